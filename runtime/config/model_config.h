@@ -65,9 +65,9 @@ struct ModelConfig {
   int64_t LargestUnitParameterCount() const;
 };
 
-// Reads a config.json of any family that docs/MODELS.md lists. INVALID_ARGUMENT names the key that is
-// absent, of a wrong type or out of range; UNIMPLEMENTED names an unknown architecture or
-// RoPE type. Bounded: refuses text over 1 MiB and nesting deeper than 64.
+// Reads a config.json of any family that docs/MODELS.md lists. INVALID_ARGUMENT names the key that
+// is absent, of a wrong type or out of range; UNIMPLEMENTED names an unknown architecture or RoPE
+// type. Bounded: refuses text over 1 MiB and nesting deeper than 64.
 absl::StatusOr<ModelConfig> ParseModelConfig(std::string_view json);
 
 // OK when the engine can train this shape; else UNIMPLEMENTED that names what it lacks.
