@@ -1,0 +1,176 @@
+// One suite for every FileSystem, and what only the faulty one does.
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <memory>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "runtime/base/faulty_file_system.h"
+#include "runtime/base/file_system.h"
+#include "runtime/base/posix_file_system.h"
+
+namespace megatrain {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// A fresh folder below the test's own.
+std::string MakeTestFolder() {
+  std::string folder = std::string(::testing::TempDir()) + "/file_system_XXXXXX";
+  EXPECT_NE(::mkdtemp(folder.data()), nullptr);
+  return folder;
+}
+
+void WriteFile(FileSystem& disk, const std::string& path, std::string_view text) {
+  auto file = disk.OpenForWriting(path, /*append=*/false);
+  ASSERT_TRUE(file.ok()) << file.status();
+  ASSERT_TRUE((*file)->Append(text).ok());
+  ASSERT_TRUE((*file)->Sync().ok());
+  ASSERT_TRUE((*file)->Close().ok());
+}
+
+enum class Kind { kPosix, kFaultyWithoutFault };
+
+class FileSystemTest : public ::testing::TestWithParam<Kind> {
+ protected:
+  FileSystem& disk() {
+    if (GetParam() == Kind::kPosix) return posix_;
+    return faulty_;
+  }
+
+  PosixFileSystem posix_;
+  FaultyFileSystem faulty_{&posix_};
+  const std::string folder_ = MakeTestFolder();
+};
+
+INSTANTIATE_TEST_SUITE_P(AllKinds, FileSystemTest,
+                         ::testing::Values(Kind::kPosix, Kind::kFaultyWithoutFault));
+
+TEST_P(FileSystemTest, ReadsWhatWasWritten) {
+  const std::string path = folder_ + "/a";
+  const std::string text(200'000, 'x');
+  WriteFile(disk(), path, text);
+  EXPECT_EQ(*disk().ReadFile(path, 200'000), text);
+  EXPECT_EQ(*disk().FileSize(path), 200'000);
+}
+
+TEST_P(FileSystemTest, RefusesToReadMoreThanTheLimit) {
+  WriteFile(disk(), folder_ + "/a", "four");
+  const auto text = disk().ReadFile(folder_ + "/a", 3);
+  EXPECT_TRUE(absl::IsResourceExhausted(text.status())) << text.status();
+}
+
+TEST_P(FileSystemTest, AppendsOrTruncates) {
+  const std::string path = folder_ + "/a";
+  WriteFile(disk(), path, "one");
+  auto file = disk().OpenForWriting(path, /*append=*/true);
+  ASSERT_TRUE(file.ok());
+  ASSERT_TRUE((*file)->Append("two").ok());
+  ASSERT_TRUE((*file)->Close().ok());
+  EXPECT_EQ(*disk().ReadFile(path, 100), "onetwo");
+  ASSERT_TRUE(disk().Truncate(path, 4).ok());
+  EXPECT_EQ(*disk().ReadFile(path, 100), "onet");
+  WriteFile(disk(), path, "3");
+  EXPECT_EQ(*disk().ReadFile(path, 100), "3");
+}
+
+TEST_P(FileSystemTest, NamesTheAbsentPath) {
+  const std::string path = folder_ + "/absent";
+  for (const absl::Status& status :
+       {disk().ReadFile(path, 100).status(), disk().FileSize(path).status(),
+        disk().ListFolder(path).status(), disk().SyncFolder(path), disk().Truncate(path, 0),
+        disk().Rename(path, folder_ + "/b"), disk().AvailableBytes(path).status(),
+        disk().OpenForWriting(path + "/file", false).status()}) {
+    EXPECT_TRUE(absl::IsNotFound(status)) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(path));
+  }
+  EXPECT_FALSE(disk().Exists(path));
+  EXPECT_TRUE(disk().RemoveTree(path).ok());
+}
+
+TEST_P(FileSystemTest, MakesListsAndRemovesFolders) {
+  const std::string deep = folder_ + "/x/y/z";
+  ASSERT_TRUE(disk().MakeFolders(deep).ok());
+  ASSERT_TRUE(disk().MakeFolders(deep).ok());
+  WriteFile(disk(), folder_ + "/x/b", "");
+  WriteFile(disk(), folder_ + "/x/a", "");
+  ASSERT_TRUE(disk().SyncFolder(folder_ + "/x").ok());
+  EXPECT_THAT(*disk().ListFolder(folder_ + "/x"), ElementsAre("a", "b", "y"));
+  ASSERT_TRUE(disk().RemoveTree(folder_ + "/x").ok());
+  EXPECT_FALSE(disk().Exists(folder_ + "/x"));
+}
+
+TEST_P(FileSystemTest, MakesNoFolderInPlaceOfAFile) {
+  WriteFile(disk(), folder_ + "/a", "");
+  EXPECT_FALSE(disk().MakeFolders(folder_ + "/a").ok());
+  EXPECT_FALSE(disk().MakeFolders(folder_ + "/a/b").ok());
+}
+
+TEST_P(FileSystemTest, RenameReplacesAFileButNoFullFolder) {
+  WriteFile(disk(), folder_ + "/a", "new");
+  WriteFile(disk(), folder_ + "/b", "old");
+  ASSERT_TRUE(disk().Rename(folder_ + "/a", folder_ + "/b").ok());
+  EXPECT_EQ(*disk().ReadFile(folder_ + "/b", 100), "new");
+  ASSERT_TRUE(disk().MakeFolders(folder_ + "/from").ok());
+  ASSERT_TRUE(disk().MakeFolders(folder_ + "/to/full").ok());
+  EXPECT_FALSE(disk().Rename(folder_ + "/from", folder_ + "/to").ok());
+}
+
+TEST_P(FileSystemTest, RemovesALinkAndNotItsTarget) {
+  ASSERT_TRUE(disk().MakeFolders(folder_ + "/kept").ok());
+  WriteFile(disk(), folder_ + "/kept/a", "");
+  ASSERT_TRUE(disk().MakeFolders(folder_ + "/gone").ok());
+  ASSERT_EQ(::symlink((folder_ + "/kept").c_str(), (folder_ + "/gone/link").c_str()), 0);
+  ASSERT_TRUE(disk().RemoveTree(folder_ + "/gone").ok());
+  EXPECT_TRUE(disk().Exists(folder_ + "/kept/a"));
+}
+
+TEST_P(FileSystemTest, TellsTheAvailableBytes) {
+  const auto bytes = disk().AvailableBytes(folder_);
+  ASSERT_TRUE(bytes.ok()) << bytes.status();
+  EXPECT_GT(*bytes, 0);
+}
+
+class FaultyFileSystemTest : public ::testing::Test {
+ protected:
+  PosixFileSystem posix_;
+  FaultyFileSystem disk_{&posix_};
+  const std::string folder_ = MakeTestFolder();
+};
+
+TEST_F(FaultyFileSystemTest, KeepsWhatFitsOnAFullDisk) {
+  disk_.FillAfter(5);
+  auto file = disk_.OpenForWriting(folder_ + "/a", false);
+  ASSERT_TRUE(file.ok());
+  EXPECT_TRUE((*file)->Append("abc").ok());
+  const absl::Status status = (*file)->Append("def");
+  EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr(folder_ + "/a"));
+  EXPECT_EQ(*disk_.ReadFile(folder_ + "/a", 100), "abcde");
+  EXPECT_EQ(*disk_.AvailableBytes(folder_), 0);
+  EXPECT_TRUE(absl::IsResourceExhausted(disk_.MakeFolders(folder_ + "/b")));
+  EXPECT_TRUE(absl::IsResourceExhausted(disk_.OpenForWriting(folder_ + "/c", false).status()));
+  EXPECT_FALSE(disk_.Exists(folder_ + "/c"));
+  disk_.Repair();
+  EXPECT_TRUE((*file)->Append("f").ok());
+}
+
+TEST_F(FaultyFileSystemTest, ABrokenDiskFailsWritesSyncsAndReads) {
+  auto file = disk_.OpenForWriting(folder_ + "/a", false);
+  ASSERT_TRUE(file.ok());
+  disk_.Break();
+  EXPECT_FALSE((*file)->Append("a").ok());
+  EXPECT_FALSE((*file)->Sync().ok());
+  EXPECT_FALSE(disk_.ReadFile(folder_ + "/a", 100).ok());
+  EXPECT_FALSE(disk_.SyncFolder(folder_).ok());
+  EXPECT_FALSE(disk_.Rename(folder_ + "/a", folder_ + "/b").ok());
+  disk_.Repair();
+  EXPECT_TRUE((*file)->Sync().ok());
+}
+
+}  // namespace
+}  // namespace megatrain
