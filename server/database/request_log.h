@@ -1,0 +1,36 @@
+// Answers to mutating requests, so that a repeat after a lost connection is safe.
+
+#ifndef SERVER_DATABASE_REQUEST_LOG_H_
+#define SERVER_DATABASE_REQUEST_LOG_H_
+
+#include <functional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "server/database/connection.h"
+#include "server/database/database.h"
+
+namespace megatrain {
+
+// A mutating request as its repeats are recognised.
+struct RequestKey {
+  std::string method;      // such as "CreateJob"
+  std::string request_id;  // the client's; empty: no repeat is recognised
+  std::string payload;     // the request's bytes in a fixed order
+};
+
+// The table of answers.
+Migration RequestLogMigration();
+
+// Runs `effect` in one transaction with the record of its answer, which is kept 7 days. A repeat
+// with the same id and payload gets that answer and has no effect; with another payload it is
+// INVALID_ARGUMENT with the reason REQUEST_ID_REUSED. Errors of `effect` are not kept.
+absl::StatusOr<std::string> WriteOnce(
+    Database& database, const RequestKey& key, absl::Time now,
+    const std::function<absl::StatusOr<std::string>(Connection&)>& effect);
+
+}  // namespace megatrain
+
+#endif  // SERVER_DATABASE_REQUEST_LOG_H_
