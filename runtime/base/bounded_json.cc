@@ -74,9 +74,8 @@ class Checker final : public nlohmann::json_sax<nlohmann::json> {
 
 absl::StatusOr<nlohmann::json> ParseBoundedJson(std::string_view text, const JsonLimits& limits) {
   if (static_cast<int64_t>(text.size()) > limits.size_bytes) {
-    return absl::InvalidArgumentError(absl::StrCat("JSON of ", text.size(),
-                                                   " bytes: larger than the limit of ",
-                                                   limits.size_bytes, " bytes"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "JSON of ", text.size(), " bytes: larger than the limit of ", limits.size_bytes, " bytes"));
   }
   Checker checker(limits.depth);
   if (!nlohmann::json::sax_parse(text, &checker)) {

@@ -47,7 +47,8 @@ TEST(BoundedJsonTest, RefusesWhatIsTooLargeOrTooDeep) {
 }
 
 TEST(BoundedJsonTest, NeverCrashesOnDamagedText) {
-  const std::string good = R"({"key": ["text \u00e9", -12, 1.5e3, {"deep": [null, false]}], "b": ""})";
+  const std::string good =
+      R"({"key": ["text \u00e9", -12, 1.5e3, {"deep": [null, false]}], "b": ""})";
   ASSERT_TRUE(ParseBoundedJson(good, {}).ok());
   for (size_t length = 0; length < good.size(); ++length) {
     EXPECT_FALSE(ParseBoundedJson(good.substr(0, length), {}).ok()) << length;

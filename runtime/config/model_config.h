@@ -31,6 +31,7 @@ struct MoeConfig {
   int64_t expert_count = 0;
   int64_t experts_per_token = 0;
   int64_t expert_width = 0;
+  bool bias = false;  // on the router and on the experts' matrices
 };
 
 // The shape of a decoder-only model. Counts are positive.
@@ -49,13 +50,20 @@ struct ModelConfig {
   bool qkv_bias = false;     // on q, k and v
   bool output_bias = false;  // on the attention's output
   bool mlp_bias = false;
-  bool qk_norm = false;  // a norm per head on q and k
-  bool tied = false;     // tie_word_embeddings
+  bool qk_norm = false;          // a norm per head on q and k
+  bool attention_sinks = false;  // one logit per head in the softmax' denominator
+  int64_t norms_per_layer = 2;   // over the hidden size
+  bool tied = false;             // tie_word_embeddings
   std::string activation = "silu";
   RopeConfig rope;
   MoeConfig moe;
   std::vector<bool> layer_uses_window;  // per layer; all false when no window is in use
   int64_t window = 0;
+  std::string dtype;  // of the weights, from `dtype` or `torch_dtype`; empty when not said
+
+  // Settings in the file that change results and that no template follows, such as
+  // "attention_dropout = 0.1". For planning they do not matter.
+  std::vector<std::string> unsupported;
 
   // Also for shapes that cannot be trained yet. Every parameter, a tied tensor once.
   int64_t ParameterCount() const;
