@@ -1,0 +1,54 @@
+// The machine as the planner sees it.
+
+#ifndef RUNTIME_PLANNER_MACHINE_H_
+#define RUNTIME_PLANNER_MACHINE_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace megatrain {
+
+enum class Backend { kCpu, kCuda };
+
+// What a plan may count on. All sizes in bytes.
+struct MachineProfile {
+  Backend backend = Backend::kCpu;
+  // What the engine process may hold in all: what is free now plus what it holds already.
+  int64_t host_available_bytes = 0;
+  // Of the GPU. On the CPU backend the device arena is host memory and this is not read.
+  int64_t device_memory_bytes = 0;
+  // Resident memory of the engine with its libraries and without a job.
+  int64_t engine_baseline_bytes = 0;
+};
+
+// Memory that this process can still take, and what sets the limit, in words.
+struct HostMemory {
+  int64_t available_bytes = 0;
+  std::string limit;
+};
+
+// The minimum of MemAvailable less a reserve of 5 % of MemTotal, of what control groups leave
+// (cgroup_memory.h), and of RLIMIT_AS and RLIMIT_DATA less what this process uses of them. A limit
+// on locked memory is none here: nothing is pinned that cannot also be pageable. Swap never
+// counts. UNAVAILABLE when /proc/meminfo cannot be read. `root` is "" for the machine, or the
+// folder of a tree that looks like it.
+absl::StatusOr<HostMemory> ReadAvailableHostMemory(const std::string& root);
+
+// Resident memory of a process.
+struct ProcessMemory {
+  int64_t resident_bytes = 0;
+  int64_t peak_resident_bytes = 0;  // since the start or the last reset
+};
+
+// Of this process, from root/proc/self/status. UNAVAILABLE when it cannot be read.
+absl::StatusOr<ProcessMemory> ReadProcessMemory(const std::string& root);
+
+// Lets the peak of this process start anew at its resident memory of now. UNAVAILABLE when the
+// kernel refuses.
+absl::Status ResetPeakResident();
+
+}  // namespace megatrain
+
+#endif  // RUNTIME_PLANNER_MACHINE_H_
