@@ -1,0 +1,132 @@
+#include "runtime/data/batch_reader.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "runtime/base/check.h"
+#include "runtime/base/status_macros.h"
+#include "runtime/data/row_order.h"
+#include "runtime/data/row_packing.h"
+
+namespace megatrain {
+namespace {
+
+constexpr int64_t kMaxSteps = int64_t{1} << 40;
+
+int64_t DivideUp(int64_t value, int64_t divisor) { return (value + divisor - 1) / divisor; }
+
+absl::Status CheckOptions(const BatchOptions& options, const PreparedDataInfo& info) {
+  const auto refuse = [](auto&&... parts) {
+    return absl::InvalidArgumentError(absl::StrCat(parts...));
+  };
+  if (options.batch_rows < 1) {
+    return refuse("train.batch_rows is ", options.batch_rows, ": it must be at least 1");
+  }
+  if (options.micro_batch_rows < 0) {
+    return refuse("train.micro_batch_rows is ", options.micro_batch_rows, ": it must not be < 0");
+  }
+  if (options.epochs < 0 || options.steps < 0 || (options.epochs > 0) == (options.steps > 0)) {
+    return refuse("train: exactly one of epochs (", options.epochs, ") and steps (", options.steps,
+                  ") must be greater than 0");
+  }
+  if (info.longest_row_tokens > options.max_sequence_length) {
+    return refuse("the data's longest row has ", info.longest_row_tokens,
+                  " tokens but train.max_sequence_length is ", options.max_sequence_length,
+                  ": prepare the data with that length");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<BatchReader> BatchReader::Create(const PreparedData& data,
+                                                const BatchOptions& options) {
+  MT_RETURN_IF_ERROR(CheckOptions(options, data.info()));
+  BatchReader reader(data, options);
+  MT_RETURN_IF_ERROR(reader.CountSteps());
+  reader.StartEpoch(0);
+  return reader;
+}
+
+BatchReader::BatchReader(const PreparedData& data, const BatchOptions& options)
+    : data_(data), options_(options) {
+  if (options_.micro_batch_rows == 0) {
+    options_.micro_batch_rows = options_.batch_rows;
+  }
+}
+
+void BatchReader::StartEpoch(int64_t epoch) {
+  epoch_ = epoch;
+  next_row_ = 0;
+  const PreparedDataInfo& info = data_.info();
+  order_ = RowOrder(info.row_count, options_.seed, epoch, info.fingerprint);
+  if (options_.packing) {
+    row_starts_ = PackRows(
+        order_, [this](int64_t row) { return data_.RowTokens(row); }, options_.max_sequence_length);
+  } else {
+    row_starts_.resize(info.row_count + 1);
+    std::iota(row_starts_.begin(), row_starts_.end(), 0);
+  }
+}
+
+absl::Status BatchReader::CountSteps() {
+  step_count_ = options_.steps;
+  // Packing makes another number of rows of each order.
+  const int64_t distinct_epochs = options_.packing ? options_.epochs : 0;
+  for (int64_t epoch = 0; epoch < distinct_epochs && step_count_ <= kMaxSteps; ++epoch) {
+    StartEpoch(epoch);
+    step_count_ += DivideUp(static_cast<int64_t>(row_starts_.size()) - 1, options_.batch_rows);
+  }
+  if (options_.epochs > 0 && !options_.packing) {
+    const int64_t epoch_steps = DivideUp(data_.info().row_count, options_.batch_rows);
+    step_count_ =
+        options_.epochs > kMaxSteps / epoch_steps ? kMaxSteps + 1 : options_.epochs * epoch_steps;
+  }
+  if (step_count_ > kMaxSteps) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("train: more than ", kMaxSteps, " steps: ask for fewer epochs or steps"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status BatchReader::AppendRow(int64_t row_in_epoch, OwnedMicroBatch& micro_batch) {
+  for (int64_t i = row_starts_[row_in_epoch]; i < row_starts_[row_in_epoch + 1]; ++i) {
+    MT_RETURN_IF_ERROR(data_.ReadRow(order_[i], tokens_, trained_));
+    micro_batch.Append(order_[i], tokens_, trained_);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<StepBatch> BatchReader::Next() {
+  const auto row_count = [this] { return static_cast<int64_t>(row_starts_.size()) - 1; };
+  if (next_row_ == row_count()) {
+    StartEpoch(epoch_ + 1);
+  }
+  const int64_t end = std::min(next_row_ + options_.batch_rows, row_count());
+  StepBatch step;
+  while (next_row_ < end) {
+    OwnedMicroBatch& micro_batch = step.micro_batches.emplace_back();
+    const int64_t micro_batch_end = std::min(next_row_ + options_.micro_batch_rows, end);
+    for (; next_row_ < micro_batch_end; ++next_row_) {
+      MT_RETURN_IF_ERROR(AppendRow(next_row_, micro_batch));
+    }
+    step.token_count += static_cast<int64_t>(micro_batch.tokens.size());
+    step.loss_token_count += static_cast<int64_t>(micro_batch.loss_positions.size());
+  }
+  return step;
+}
+
+int64_t BatchReader::MemoryBytes(int64_t row_count, int64_t max_step_tokens) {
+  // Offsets, order and packed rows: three int64 a row. A batch: four int32 a token, and a document
+  // of two tokens or more has an int32 and an int64, so 6 a token; its vectors grow by doubling,
+  // and the next step's batch is made while this one trains.
+  constexpr int64_t kBytesPerRow = 3 * 8;
+  constexpr int64_t kBytesPerToken = 4 * 4 + 6;
+  constexpr int64_t kReadBufferBytes = 1 << 20;
+  return kBytesPerRow * (row_count + 1) + 2 * 2 * kBytesPerToken * max_step_tokens +
+         kReadBufferBytes;
+}
+
+}  // namespace megatrain
