@@ -116,7 +116,6 @@ def _write_logits(model: Any, row: Row, path: Path) -> None:
     save_file({"tokens": tokens[0], "logits": model(tokens).logits[0].contiguous()}, path)
 
 
-@torch.inference_mode()
 def score(folder: Path, rows_path: Path, logits_path: Path | None) -> Score:
     tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
     model = _load_model(folder)
@@ -144,10 +143,11 @@ def main() -> None:
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     last = arguments.folders[-1]
-    scores = [
-        score(folder, arguments.rows, arguments.logits if folder == last else None)
-        for folder in arguments.folders
-    ]
+    with torch.inference_mode():
+        scores = [
+            score(folder, arguments.rows, arguments.logits if folder == last else None)
+            for folder in arguments.folders
+        ]
     exact = " -> ".join(f"{s.exact_percent:.1f} %" for s in scores)
     loss = " -> ".join(f"{s.loss:.4f}" for s in scores)
     print(f"held-out exact match: {exact}")

@@ -1,0 +1,81 @@
+#!/usr/bin/python3
+"""tests/rules.txt: each acceptance rule names test cases, and they exist."""
+
+import re
+import unittest
+
+import repository
+
+_RULES = "tests/rules.txt"
+# Rules that the product keeps by now; the list only grows.
+_KEPT = {
+    "R1",
+    "R2",
+    "R4",
+    "R6",
+    "R7",
+    "R8",
+    "R9",
+    "R10",
+    "R11",
+    "R13",
+    "R16",
+    "R17",
+    "R18",
+    "R20",
+    "R21",
+    "R22",
+    "R24",
+    "R28",
+}
+
+
+def _entries() -> list[tuple[str, str, str]]:
+    """(rule, target, test case), one a line."""
+    rows = []
+    for place, line in repository.lines(_RULES):
+        if line.strip() and not line.startswith("#"):
+            words = line.split()
+            if len(words) != 3:
+                raise AssertionError(f"{place}: expected RULE TARGET CASE")
+            rows.append((words[0], words[1], words[2]))
+    return rows
+
+
+def _holds_case(source: str, case: str) -> bool:
+    if source.endswith(".py"):
+        return (
+            re.search(rf"def {re.escape(case.rsplit('.', 1)[-1])}\(", source_text(source))
+            is not None
+        )
+    if source.endswith(".cc"):
+        suite, name = case.split(".")
+        pattern = rf"(TYPED_)?TEST(_[FP])?\(\s*{re.escape(suite)},\s*{re.escape(name)}\s*\)"
+        return re.search(pattern, source_text(source)) is not None
+    return case in source_text(source)  # a shell test names its cases in comments or calls
+
+
+def source_text(path: str) -> str:
+    return repository.text(path) if (repository.ROOT / path).exists() else ""
+
+
+class RulesTest(unittest.TestCase):
+    def test_every_kept_rule_has_a_test(self) -> None:
+        self.assertEqual([], sorted(_KEPT - {rule for rule, _, _ in _entries()}))
+
+    def test_targets_and_cases_exist(self) -> None:
+        tests = {t.label: t for t in repository.targets() if t.rule.endswith("_test")}
+        missing = []
+        for rule, label, case in _entries():
+            if label not in tests:
+                missing.append(f"{rule}: no test target {label}")
+                continue
+            target = tests[label]
+            sources = [f"{target.package}/{name.lstrip(':')}" for name in target.srcs]
+            if not any(_holds_case(source, case) for source in sources):
+                missing.append(f"{rule}: no case {case} in {label}")
+        self.assertEqual([], missing)
+
+
+if __name__ == "__main__":
+    unittest.main()
