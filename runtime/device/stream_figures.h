@@ -1,0 +1,60 @@
+// The streams of a device by name, why one waits, and what it did so far. Values only.
+
+#ifndef RUNTIME_DEVICE_STREAM_FIGURES_H_
+#define RUNTIME_DEVICE_STREAM_FIGURES_H_
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+#include "absl/time/time.h"
+
+namespace megatrain {
+
+// One in-order queue of work each.
+enum class StreamKind {
+  kCompute,       // the templates' forward and backward
+  kHostToDevice,  // weights
+  kDeviceToHost,  // gradients
+  kOptimizer,     // norm and AdamW, on the host
+};
+
+inline constexpr std::array kAllStreams = {StreamKind::kCompute, StreamKind::kHostToDevice,
+                                           StreamKind::kDeviceToHost, StreamKind::kOptimizer};
+inline constexpr int kStreamCount = static_cast<int>(kAllStreams.size());
+
+// What a stream that does not work waits for.
+enum class WaitReason {
+  kWeightsReady,   // compute, for a unit's weights in their slot
+  kSlotFree,       // h2d, for the last reader of a weight slot
+  kGradientReady,  // d2h, for a unit's final gradient
+  kSlabFree,       // compute, for the copy of the gradient slot's last unit to the host
+  kUnitUpdated,    // h2d, for the optimizer's update of a unit
+  kNorm,           // optimizer, for all gradients, of which it takes the norm
+  kNoWork,         // nothing is enqueued
+};
+
+inline constexpr std::array kAllWaitReasons = {WaitReason::kWeightsReady,  WaitReason::kSlotFree,
+                                               WaitReason::kGradientReady, WaitReason::kSlabFree,
+                                               WaitReason::kUnitUpdated,   WaitReason::kNorm,
+                                               WaitReason::kNoWork};
+inline constexpr int kWaitReasonCount = static_cast<int>(kAllWaitReasons.size());
+
+// As metrics spell them: "compute", "h2d", ...; "weights_ready", "slot_free", ...
+std::string_view StreamName(StreamKind stream);
+std::string_view WaitReasonName(WaitReason reason);
+
+// Cumulative since the stream was made, running work and waits included: busy and waits add up
+// to `wall`.
+struct StreamFigures {
+  absl::Duration busy;
+  std::array<absl::Duration, kWaitReasonCount> waits;  // by WaitReason
+  absl::Duration wall;
+  int64_t operation_count = 0;  // finished
+
+  absl::Duration wait(WaitReason reason) const { return waits[static_cast<int>(reason)]; }
+};
+
+}  // namespace megatrain
+
+#endif  // RUNTIME_DEVICE_STREAM_FIGURES_H_

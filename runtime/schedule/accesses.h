@@ -1,0 +1,55 @@
+// What every operation reads and writes: the checker's picture of the executor.
+
+#ifndef RUNTIME_SCHEDULE_ACCESSES_H_
+#define RUNTIME_SCHEDULE_ACCESSES_H_
+
+#include <string>
+#include <vector>
+
+#include "runtime/schedule/schedule.h"
+
+namespace megatrain {
+
+// Memory that two operations must not touch at once when one of them writes.
+enum class ResourceKind {
+  kWeightSlot,      // device
+  kGradientSlot,    // device
+  kSquares,         // device, of a unit: its sums of squares
+  kBoundary,        // device, of a unit and an activation slot
+  kHiddenGradient,  // device, of an activation slot
+  kHostWeights,     // hi and lo of a unit
+  kHostMoments,     // of a unit
+  kHostGradient,    // of a unit
+  kHostSquares,     // of a unit
+  kLoss,            // of a micro-batch
+  kClip,            // the clip coefficient and the verdict on finiteness
+};
+
+inline constexpr int kResourceKindCount = 11;
+
+struct Resource {
+  ResourceKind kind;
+  int index;  // of the slot, unit or micro-batch; see BoundaryIndex
+
+  bool operator==(const Resource&) const = default;
+};
+
+struct Access {
+  Resource resource;
+  bool writes;  // also reads, unless it overwrites the whole
+};
+
+// A boundary's index: unit's output for the micro-batch in an activation slot.
+inline int BoundaryIndex(const ScheduleShape& shape, int unit, int activation_slot) {
+  return activation_slot * shape.unit_count() + unit;
+}
+
+// In no particular order, each resource once.
+std::vector<Access> AccessesOf(const ScheduleShape& shape, const Operation& operation);
+
+// Such as "weight slot 2".
+std::string Describe(const Resource& resource);
+
+}  // namespace megatrain
+
+#endif  // RUNTIME_SCHEDULE_ACCESSES_H_

@@ -1,0 +1,252 @@
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "runtime/base/status_macros.h"
+#include "runtime/schedule/accesses.h"
+#include "runtime/schedule/schedule_checker.h"
+
+namespace megatrain {
+namespace {
+
+// Weights in a slot: whose, and after how many updates.
+struct Weights {
+  int unit = -1;
+  int version = 0;
+};
+
+// A unit's gradient within one step.
+struct Gradient {
+  int slot = -1;
+  int summed = 0;  // micro-batches
+  bool final = false;
+  bool on_host = false;
+  bool updated = false;
+};
+
+// Interprets the operations in issue order, as one thread would run them.
+class ContentChecker {
+ public:
+  absl::Status Check(std::span<const Schedule> steps) {
+    for (step_ = 0; step_ < static_cast<int>(steps.size()); ++step_) {
+      shape_ = steps[step_].shape;
+      MT_RETURN_IF_ERROR(CheckStep(steps[step_]));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::Status CheckStep(const Schedule& schedule) {
+    versions_.resize(shape_.unit_count(), 0);
+    gradients_.assign(shape_.unit_count(), {});
+    gradient_owner_.clear();
+    boundaries_.clear();
+    hidden_gradients_.clear();
+    losses_ = 0;
+    norm_known_ = false;
+    for (const Operation& operation : schedule.operations) {
+      MT_RETURN_IF_ERROR(Run(operation));
+      for (const EventKey& event : operation.records) {
+        if (event.kind == EventKind::kSlotFree) {
+          slots_.erase(event.index);
+        }
+      }
+    }
+    return CheckComplete();
+  }
+
+  absl::Status CheckComplete() const {
+    if (losses_ != shape_.micro_batch_count) {
+      return Error("the step computes the loss of ", losses_, " micro-batches");
+    }
+    for (int unit = 0; unit < shape_.unit_count() && !shape_.forward_only; ++unit) {
+      if (!gradients_[unit].updated) {
+        return Error("the step does not update unit ", unit);
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Run(const Operation& operation) {
+    switch (operation.kind) {
+      case OperationKind::kLoadWeights:
+        if (slots_.contains(operation.weight_slot)) {
+          return Error(Describe(operation), ": its slot was not freed");
+        }
+        slots_[operation.weight_slot] = {operation.unit, versions_[operation.unit]};
+        return absl::OkStatus();
+      case OperationKind::kEmbedForward:
+      case OperationKind::kLayerForward:
+        return Forward(operation);
+      case OperationKind::kHead:
+      case OperationKind::kHeadLoss:
+        return Head(operation);
+      case OperationKind::kLayerBackward:
+      case OperationKind::kEmbedBackward:
+        return Backward(operation);
+      case OperationKind::kFinalizeGradients:
+      case OperationKind::kDownloadGradients:
+        return Collect(operation);
+      case OperationKind::kNorm:
+        return Norm(operation);
+      case OperationKind::kUpdate:
+        return Update(operation);
+    }
+    return Error("unknown operation");
+  }
+
+  absl::Status Forward(const Operation& operation) {
+    MT_RETURN_IF_ERROR(RequireWeights(operation, operation.weight_slot, operation.unit));
+    if (operation.unit > 0) {
+      MT_RETURN_IF_ERROR(RequireBoundary(operation));
+    }
+    boundaries_[BoundaryIndex(shape_, operation.unit, operation.activation_slot)] =
+        operation.micro_batch;
+    return absl::OkStatus();
+  }
+
+  absl::Status Head(const Operation& operation) {
+    MT_RETURN_IF_ERROR(RequireWeights(operation, operation.weight_slot, operation.unit));
+    if (shape_.tied) {
+      MT_RETURN_IF_ERROR(RequireWeights(operation, kEmbeddingSlot, 0));
+    }
+    MT_RETURN_IF_ERROR(RequireBoundary(operation));
+    ++losses_;
+    if (operation.kind == OperationKind::kHeadLoss) {
+      return absl::OkStatus();
+    }
+    hidden_gradients_[operation.activation_slot] = {operation.micro_batch, operation.unit};
+    return Accumulate(operation);
+  }
+
+  absl::Status Backward(const Operation& operation) {
+    if (operation.unit > 0) {
+      MT_RETURN_IF_ERROR(RequireWeights(operation, operation.weight_slot, operation.unit));
+      MT_RETURN_IF_ERROR(RequireBoundary(operation));
+    }
+    HiddenGradient& hidden = hidden_gradients_[operation.activation_slot];
+    if (hidden.micro_batch != operation.micro_batch || hidden.unit != operation.unit + 1) {
+      return Error(Describe(operation), ": the hidden gradient is not that of its output");
+    }
+    hidden.unit = operation.unit;
+    return Accumulate(operation);
+  }
+
+  absl::Status Accumulate(const Operation& operation) {
+    Gradient& gradient = gradients_[operation.unit];
+    if (operation.clears_gradient != (gradient.summed == 0)) {
+      return Error(Describe(operation), ": clears its gradient slot not exactly at first use");
+    }
+    if (gradient.summed++ == 0) {
+      gradient.slot = operation.gradient_slot;
+      gradient_owner_[operation.gradient_slot] = operation.unit;
+    }
+    return RequireGradientSlot(operation);
+  }
+
+  // Finalize and download.
+  absl::Status Collect(const Operation& operation) {
+    Gradient& gradient = gradients_[operation.unit];
+    MT_RETURN_IF_ERROR(RequireGradientSlot(operation));
+    if (gradient.summed != shape_.micro_batch_count) {
+      return Error(Describe(operation), ": ", gradient.summed, " micro-batches are summed");
+    }
+    if (operation.kind == OperationKind::kDownloadGradients) {
+      if (!gradient.final) {
+        return Error(Describe(operation), ": the gradient is not final");
+      }
+      gradient.on_host = true;
+      return absl::OkStatus();
+    }
+    const bool adds_head = shape_.tied && operation.unit == 0;
+    if (adds_head && gradients_[shape_.head_unit()].summed != shape_.micro_batch_count) {
+      return Error(Describe(operation), ": the head's part of the table is not complete");
+    }
+    gradient.final = true;
+    return absl::OkStatus();
+  }
+
+  absl::Status Norm(const Operation& operation) {
+    for (int unit = 0; unit < shape_.unit_count(); ++unit) {
+      if (!gradients_[unit].on_host) {
+        return Error(Describe(operation), ": the gradient of unit ", unit, " is not on the host");
+      }
+    }
+    norm_known_ = true;
+    return absl::OkStatus();
+  }
+
+  absl::Status Update(const Operation& operation) {
+    Gradient& gradient = gradients_[operation.unit];
+    if (!norm_known_ || gradient.updated) {
+      return Error(Describe(operation), ": before the norm is known, or a second time");
+    }
+    gradient.updated = true;
+    ++versions_[operation.unit];
+    return absl::OkStatus();
+  }
+
+  absl::Status RequireWeights(const Operation& operation, int slot, int unit) const {
+    const auto found = slots_.find(slot);
+    if (found == slots_.end() || found->second.unit != unit) {
+      return Error(Describe(operation), ": weight slot ", slot, " does not hold unit ", unit);
+    }
+    if (found->second.version != versions_[unit]) {
+      return Error(Describe(operation), ": weight slot ", slot, " holds an old version of unit ",
+                   unit);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status RequireGradientSlot(const Operation& operation) const {
+    const auto owner = gradient_owner_.find(operation.gradient_slot);
+    if (owner == gradient_owner_.end() || owner->second != operation.unit) {
+      return Error(Describe(operation), ": gradient slot ", operation.gradient_slot,
+                   " does not hold its unit");
+    }
+    return absl::OkStatus();
+  }
+
+  // Of the unit below, for this micro-batch.
+  absl::Status RequireBoundary(const Operation& operation) const {
+    const auto found =
+        boundaries_.find(BoundaryIndex(shape_, operation.unit - 1, operation.activation_slot));
+    if (found == boundaries_.end() || found->second != operation.micro_batch) {
+      return Error(Describe(operation), ": its input is not there");
+    }
+    return absl::OkStatus();
+  }
+
+  template <typename... Parts>
+  absl::Status Error(const Parts&... parts) const {
+    return absl::FailedPreconditionError(absl::StrCat("step ", step_, ": ", parts...));
+  }
+
+  struct HiddenGradient {
+    int micro_batch = -1;
+    int unit = -1;  // the gradient is that of this unit's input
+  };
+
+  ScheduleShape shape_;
+  int step_ = 0;
+  std::map<int, Weights> slots_;  // by weight slot; absent: free
+  std::vector<int> versions_;     // by unit
+  // Within one step:
+  std::vector<Gradient> gradients_;                 // by unit
+  std::map<int, int> gradient_owner_;               // by gradient slot
+  std::map<int, int> boundaries_;                   // BoundaryIndex to micro-batch
+  std::map<int, HiddenGradient> hidden_gradients_;  // by activation slot
+  int losses_ = 0;
+  bool norm_known_ = false;
+};
+
+}  // namespace
+
+absl::Status CheckContents(std::span<const Schedule> steps) {
+  return ContentChecker().Check(steps);
+}
+
+}  // namespace megatrain

@@ -1,0 +1,119 @@
+// One step as data: what runs on which stream, in which slots, after which events.
+
+#ifndef RUNTIME_SCHEDULE_SCHEDULE_H_
+#define RUNTIME_SCHEDULE_SCHEDULE_H_
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "runtime/device/stream_figures.h"
+
+namespace megatrain {
+
+// In which order a step's micro-batches meet its layers. Both give the same bits.
+enum class MicroBatchOrder {
+  kLayerMajor,       // all micro-batches through a unit, then the next unit: weights cross the bus
+                     // once a pass; boundaries of the whole step are kept
+  kMicroBatchMajor,  // forward and backward of one micro-batch, then the next: boundaries of one
+                     // micro-batch are kept; every unit has an own gradient accumulator
+};
+
+// What a schedule depends on. Unit 0 is the embedding, 1..layer_count are the decoder layers, the
+// last one is the head.
+struct ScheduleShape {
+  int layer_count = 1;
+  bool tied = false;  // the head reads the embedding's token table too
+  int micro_batch_count = 1;
+  MicroBatchOrder order = MicroBatchOrder::kLayerMajor;
+  int weight_slot_count = 2;    // for layers; layer_count or more keep every layer resident
+  int gradient_slot_count = 1;  // for layers in layer-major order
+  bool forward_only = false;    // losses alone: no backward, no update
+
+  int unit_count() const { return layer_count + 2; }
+  int head_unit() const { return layer_count + 1; }
+  // Slots and accumulators that a schedule of this shape uses, the two below included.
+  int used_weight_slot_count() const;
+  int used_gradient_slot_count() const;
+  // Micro-batches whose boundaries live at the same time.
+  int activation_slot_count() const;
+};
+
+// Embedding and head have their own weight and gradient slots; layers share the ones after them.
+inline constexpr int kEmbeddingSlot = 0;
+inline constexpr int kHeadSlot = 1;
+inline constexpr int kFirstLayerSlot = 2;
+
+enum class OperationKind {
+  kLoadWeights,        // h2d: a unit's weights into its weight slot
+  kEmbedForward,       // compute: boundary 0 from tokens
+  kLayerForward,       // compute: boundary u from boundary u - 1
+  kHead,               // compute: loss, and its gradient to boundary L and to the head's slot
+  kHeadLoss,           // compute: loss alone
+  kLayerBackward,      // compute: hidden gradient in place, adds to the gradient slot
+  kEmbedBackward,      // compute: adds to the gradient slot
+  kFinalizeGradients,  // compute: sums of squares, rounding to the host plane's dtype; the
+                       // embedding of a tied model adds the head's part of the table first
+  kDownloadGradients,  // d2h: a unit's gradient and its sums of squares to the host
+  kNorm,               // optimizer: global norm, clip coefficient, finite or not
+  kUpdate,             // optimizer: AdamW on a unit
+};
+
+// What one operation records and others wait for. Every key composes across steps: a wait means
+// the latest record before it in issue order, of this step or an earlier one.
+enum class EventKind {
+  kWeightsReady,     // of a weight slot
+  kSlotFree,         // of a weight slot: its last reader is done, its content is gone
+  kGradientReady,    // of a gradient slot
+  kSlabFree,         // of a gradient slot
+  kUnitUpdated,      // of a unit
+  kGradientsOnHost,  // of all units; index 0
+};
+
+struct EventKey {
+  EventKind kind;
+  int index;
+
+  bool operator==(const EventKey&) const = default;
+};
+
+// Why a stream waits for an event of this kind.
+WaitReason ReasonOf(EventKind kind);
+
+// True when the record may be one of an earlier step; the first step of all finds none and does
+// not wait.
+bool CrossesSteps(EventKind kind);
+
+// One piece of work on one stream. Fields that a kind does not use are -1.
+struct Operation {
+  OperationKind kind;
+  StreamKind stream;
+  int unit = -1;
+  int micro_batch = -1;
+  int activation_slot = -1;       // where the micro-batch's boundaries lie
+  int weight_slot = -1;           // a tied head reads kEmbeddingSlot beside it
+  int gradient_slot = -1;         // a tied embedding's finalize reads kHeadSlot beside it
+  bool clears_gradient = false;   // zeroes the gradient slot first
+  std::vector<EventKey> waits;    // before it runs
+  std::vector<EventKey> records;  // after it ran; the slots of kSlotFree are poisoned before
+};
+
+// Operations in issue order: an event is recorded before, in this order, it is waited for, so
+// streams that each keep the order cannot deadlock.
+struct Schedule {
+  ScheduleShape shape;
+  std::vector<Operation> operations;
+};
+
+// The schedule of one step. Weights of the step before may still be updated when it is issued:
+// the load of unit u waits for updated[u]. INVALID_ARGUMENT when a count is below 1.
+absl::StatusOr<Schedule> BuildSchedule(const ScheduleShape& shape);
+
+// Such as "layer_backward unit 3 micro-batch 1" and "slot_free[2]".
+std::string Describe(const Operation& operation);
+std::string Describe(EventKey event);
+
+}  // namespace megatrain
+
+#endif  // RUNTIME_SCHEDULE_SCHEDULE_H_

@@ -1,0 +1,266 @@
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "runtime/schedule/schedule.h"
+
+namespace megatrain {
+namespace {
+
+// Emits operations in issue order and remembers what every slot holds. An event is recorded only
+// where something waits for it, or where a slot's content ends.
+class Builder {
+ public:
+  explicit Builder(const ScheduleShape& shape)
+      : shape_(shape),
+        weight_slots_(shape.used_weight_slot_count()),
+        gradient_slots_(shape.used_gradient_slot_count()),
+        loaded_(shape.unit_count(), false),
+        gradient_slot_of_(shape.unit_count(), -1) {}
+
+  Schedule Build() && {
+    const bool layer_major = shape_.order == MicroBatchOrder::kLayerMajor;
+    const int pass_size = layer_major ? shape_.micro_batch_count : 1;
+    for (int first = 0; first < shape_.micro_batch_count; first += pass_size) {
+      const Pass pass = {first, first + pass_size, first + pass_size == shape_.micro_batch_count};
+      Forward(pass);
+      if (!shape_.forward_only) {
+        Backward(pass);
+      }
+    }
+    for (int slot = 0; slot < static_cast<int>(weight_slots_.size()); ++slot) {
+      FreeWeightSlot(slot);
+    }
+    if (!shape_.forward_only) {
+      Optimize();
+    }
+    return {shape_, std::move(operations_)};
+  }
+
+ private:
+  // Micro-batches [first, end) go through forward and backward together.
+  struct Pass {
+    int first;
+    int end;
+    bool is_last;
+  };
+
+  struct WeightSlot {
+    int unit = -1;         // whose weights it holds
+    int last_reader = -1;  // index of an operation; of the last reader ever when it is free
+    bool waited = false;   // a reader has waited for the load
+  };
+
+  struct GradientSlot {
+    int download = -1;  // index of the operation that copied its last unit's gradient out
+  };
+
+  void Forward(const Pass& pass) {
+    for (int unit = 0; unit < shape_.unit_count(); ++unit) {
+      for (int m = pass.first; m < pass.end; ++m) {
+        if (unit == shape_.head_unit()) {
+          EmitHead(m);
+        } else {
+          const auto kind = unit == 0 ? OperationKind::kEmbedForward : OperationKind::kLayerForward;
+          Operation operation = Compute(kind, unit, m);
+          BindWeights(operation);
+          Emit(std::move(operation));
+        }
+      }
+    }
+  }
+
+  void EmitHead(int micro_batch) {
+    const auto kind = shape_.forward_only ? OperationKind::kHeadLoss : OperationKind::kHead;
+    Operation operation = Compute(kind, shape_.head_unit(), micro_batch);
+    BindWeights(operation);
+    if (shape_.tied) {
+      weight_slots_[kEmbeddingSlot].last_reader = NextIndex();
+    }
+    if (!shape_.forward_only) {
+      BindGradients(operation);
+    }
+    Emit(std::move(operation));
+  }
+
+  void Backward(const Pass& pass) {
+    if (pass.is_last) {
+      Finalize(shape_.head_unit());
+    }
+    for (int unit = shape_.layer_count; unit >= 0; --unit) {
+      for (int m = pass.first; m < pass.end; ++m) {
+        const auto kind = unit == 0 ? OperationKind::kEmbedBackward : OperationKind::kLayerBackward;
+        Operation operation = Compute(kind, unit, m);
+        if (unit > 0) {
+          BindWeights(operation);
+        }
+        BindGradients(operation);
+        Emit(std::move(operation));
+      }
+      if (pass.is_last) {
+        Finalize(unit);
+      }
+    }
+  }
+
+  // The gradient of `unit` is complete: rounds it and copies it to the host.
+  void Finalize(int unit) {
+    const int slot = gradient_slot_of_[unit];
+    Operation finalize = {.kind = OperationKind::kFinalizeGradients,
+                          .stream = StreamKind::kCompute,
+                          .unit = unit,
+                          .gradient_slot = slot};
+    finalize.records.push_back({EventKind::kGradientReady, slot});
+    Emit(std::move(finalize));
+
+    Operation download = {.kind = OperationKind::kDownloadGradients,
+                          .stream = StreamKind::kDeviceToHost,
+                          .unit = unit,
+                          .gradient_slot = slot};
+    download.waits.push_back({EventKind::kGradientReady, slot});
+    if (unit == 0) {
+      download.records.push_back({EventKind::kGradientsOnHost, 0});
+    }
+    gradient_slots_[slot].download = NextIndex();
+    Emit(std::move(download));
+  }
+
+  void Optimize() {
+    Operation norm = {.kind = OperationKind::kNorm, .stream = StreamKind::kOptimizer};
+    norm.waits.push_back({EventKind::kGradientsOnHost, 0});
+    Emit(std::move(norm));
+    for (int unit = 0; unit < shape_.unit_count(); ++unit) {
+      Operation update = {
+          .kind = OperationKind::kUpdate, .stream = StreamKind::kOptimizer, .unit = unit};
+      update.records.push_back({EventKind::kUnitUpdated, unit});
+      Emit(std::move(update));
+    }
+  }
+
+  // Gives `operation` the slot that holds its unit's weights; loads them when none does.
+  void BindWeights(Operation& operation) {
+    int slot = FindWeightSlot(operation.unit);
+    if (slot < 0) {
+      slot = ChooseWeightSlot(operation.unit);
+      EmitLoad(operation.unit, slot);
+    }
+    if (!weight_slots_[slot].waited) {
+      operation.waits.push_back({EventKind::kWeightsReady, slot});
+      weight_slots_[slot].waited = true;
+    }
+    operation.weight_slot = slot;
+    weight_slots_[slot].last_reader = NextIndex();
+  }
+
+  int FindWeightSlot(int unit) const {
+    for (int slot = 0; slot < static_cast<int>(weight_slots_.size()); ++slot) {
+      if (weight_slots_[slot].unit == unit) {
+        return slot;
+      }
+    }
+    return -1;
+  }
+
+  // The least recently read: it is free first, and where the pass turns round it is the one that
+  // is needed last.
+  int ChooseWeightSlot(int unit) const {
+    if (unit == 0) {
+      return kEmbeddingSlot;
+    }
+    if (unit == shape_.head_unit()) {
+      return kHeadSlot;
+    }
+    const auto oldest = std::min_element(
+        weight_slots_.begin() + kFirstLayerSlot, weight_slots_.end(),
+        [](const WeightSlot& a, const WeightSlot& b) { return a.last_reader < b.last_reader; });
+    return static_cast<int>(oldest - weight_slots_.begin());
+  }
+
+  void EmitLoad(int unit, int slot) {
+    FreeWeightSlot(slot);
+    Operation load = {.kind = OperationKind::kLoadWeights,
+                      .stream = StreamKind::kHostToDevice,
+                      .unit = unit,
+                      .weight_slot = slot};
+    if (!loaded_[unit]) {
+      load.waits.push_back({EventKind::kUnitUpdated, unit});
+      loaded_[unit] = true;
+    }
+    load.waits.push_back({EventKind::kSlotFree, slot});
+    load.records.push_back({EventKind::kWeightsReady, slot});
+    weight_slots_[slot].unit = unit;
+    weight_slots_[slot].waited = false;
+    Emit(std::move(load));
+  }
+
+  void FreeWeightSlot(int slot) {
+    WeightSlot& state = weight_slots_[slot];
+    if (state.unit >= 0) {
+      operations_[state.last_reader].records.push_back({EventKind::kSlotFree, slot});
+      state.unit = -1;
+    }
+  }
+
+  // Gives `operation` its unit's gradient slot, cleared when the unit meets it first.
+  void BindGradients(Operation& operation) {
+    int& slot = gradient_slot_of_[operation.unit];
+    if (slot < 0) {
+      slot = ChooseGradientSlot(operation.unit);
+      operation.clears_gradient = true;
+      const int download = gradient_slots_[slot].download;
+      if (download >= 0) {
+        operations_[download].records.push_back({EventKind::kSlabFree, slot});
+        operation.waits.push_back({EventKind::kSlabFree, slot});
+      }
+    }
+    operation.gradient_slot = slot;
+  }
+
+  int ChooseGradientSlot(int unit) const {
+    if (unit == 0) {
+      return kEmbeddingSlot;
+    }
+    if (unit == shape_.head_unit()) {
+      return kHeadSlot;
+    }
+    const int layer_slot_count = static_cast<int>(gradient_slots_.size()) - kFirstLayerSlot;
+    return kFirstLayerSlot + (unit - 1) % layer_slot_count;
+  }
+
+  Operation Compute(OperationKind kind, int unit, int micro_batch) const {
+    const bool layer_major = shape_.order == MicroBatchOrder::kLayerMajor;
+    return {.kind = kind,
+            .stream = StreamKind::kCompute,
+            .unit = unit,
+            .micro_batch = micro_batch,
+            .activation_slot = layer_major ? micro_batch : 0};
+  }
+
+  // The index that the operation under construction will have, once its load is emitted.
+  int NextIndex() const { return static_cast<int>(operations_.size()); }
+  void Emit(Operation operation) { operations_.push_back(std::move(operation)); }
+
+  const ScheduleShape shape_;
+  std::vector<Operation> operations_;
+  std::vector<WeightSlot> weight_slots_;
+  std::vector<GradientSlot> gradient_slots_;
+  std::vector<bool> loaded_;           // by unit: in this step
+  std::vector<int> gradient_slot_of_;  // by unit; -1 before its first gradient
+};
+
+}  // namespace
+
+absl::StatusOr<Schedule> BuildSchedule(const ScheduleShape& shape) {
+  if (shape.layer_count < 1 || shape.micro_batch_count < 1 || shape.weight_slot_count < 1 ||
+      shape.gradient_slot_count < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a schedule needs at least one of each: layers ", shape.layer_count,
+                     ", micro-batches ", shape.micro_batch_count, ", weight slots ",
+                     shape.weight_slot_count, ", gradient slots ", shape.gradient_slot_count));
+  }
+  return Builder(shape).Build();
+}
+
+}  // namespace megatrain

@@ -1,0 +1,122 @@
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "runtime/schedule/schedule.h"
+
+namespace megatrain {
+namespace {
+
+using ::testing::ElementsAre;
+
+std::string Line(const Operation& operation) {
+  std::string line = std::string(StreamName(operation.stream)) + ": " + Describe(operation);
+  for (const EventKey& wait : operation.waits) {
+    line += " <" + Describe(wait);
+  }
+  for (const EventKey& record : operation.records) {
+    line += " >" + Describe(record);
+  }
+  return line;
+}
+
+std::vector<std::string> Lines(const Schedule& schedule) {
+  std::vector<std::string> lines;
+  for (const Operation& operation : schedule.operations) {
+    lines.push_back(Line(operation));
+  }
+  return lines;
+}
+
+int CountKind(const Schedule& schedule, OperationKind kind) {
+  return static_cast<int>(
+      std::count_if(schedule.operations.begin(), schedule.operations.end(),
+                    [kind](const Operation& operation) { return operation.kind == kind; }));
+}
+
+TEST(ScheduleBuilderTest, ReadsLikeAStep) {
+  const auto schedule = BuildSchedule({.layer_count = 2, .weight_slot_count = 1});
+  ASSERT_TRUE(schedule.ok()) << schedule.status();
+  EXPECT_THAT(
+      Lines(*schedule),
+      ElementsAre("h2d: load_weights unit 0 <unit_updated[0] <slot_free[0] >weights_ready[0]",
+                  "compute: embed_forward unit 0 micro-batch 0 <weights_ready[0] >slot_free[0]",
+                  "h2d: load_weights unit 1 <unit_updated[1] <slot_free[2] >weights_ready[2]",
+                  "compute: layer_forward unit 1 micro-batch 0 <weights_ready[2] >slot_free[2]",
+                  "h2d: load_weights unit 2 <unit_updated[2] <slot_free[2] >weights_ready[2]",
+                  "compute: layer_forward unit 2 micro-batch 0 <weights_ready[2]",
+                  "h2d: load_weights unit 3 <unit_updated[3] <slot_free[1] >weights_ready[1]",
+                  "compute: head unit 3 micro-batch 0 <weights_ready[1] >slot_free[1]",
+                  "compute: finalize_gradients unit 3 >gradient_ready[1]",
+                  "d2h: download_gradients unit 3 <gradient_ready[1]",
+                  "compute: layer_backward unit 2 micro-batch 0 >slot_free[2]",
+                  "compute: finalize_gradients unit 2 >gradient_ready[2]",
+                  "d2h: download_gradients unit 2 <gradient_ready[2] >slab_free[2]",
+                  "h2d: load_weights unit 1 <slot_free[2] >weights_ready[2]",
+                  "compute: layer_backward unit 1 micro-batch 0 <weights_ready[2] "
+                  "<slab_free[2] >slot_free[2]",
+                  "compute: finalize_gradients unit 1 >gradient_ready[2]",
+                  "d2h: download_gradients unit 1 <gradient_ready[2]",
+                  "compute: embed_backward unit 0 micro-batch 0",
+                  "compute: finalize_gradients unit 0 >gradient_ready[0]",
+                  "d2h: download_gradients unit 0 <gradient_ready[0] >gradients_on_host",
+                  "optimizer: norm <gradients_on_host", "optimizer: update unit 0 >unit_updated[0]",
+                  "optimizer: update unit 1 >unit_updated[1]",
+                  "optimizer: update unit 2 >unit_updated[2]",
+                  "optimizer: update unit 3 >unit_updated[3]"));
+}
+
+TEST(ScheduleBuilderTest, ResidentWeightsCrossTheBusOnce) {
+  for (const auto order : {MicroBatchOrder::kLayerMajor, MicroBatchOrder::kMicroBatchMajor}) {
+    const auto schedule = BuildSchedule(
+        {.layer_count = 5, .micro_batch_count = 3, .order = order, .weight_slot_count = 5});
+    EXPECT_EQ(CountKind(*schedule, OperationKind::kLoadWeights), 7);
+  }
+}
+
+TEST(ScheduleBuilderTest, LayerMajorLoadsOncePerPassAndKeepsLayersOverTheTurn) {
+  const int layers = 6;
+  for (int slots = 1; slots <= layers; ++slots) {
+    for (int micro_batches : {1, 4}) {
+      const auto schedule = BuildSchedule(
+          {.layer_count = layers, .micro_batch_count = micro_batches, .weight_slot_count = slots});
+      EXPECT_EQ(CountKind(*schedule, OperationKind::kLoadWeights), 2 + 2 * layers - slots);
+    }
+  }
+}
+
+TEST(ScheduleBuilderTest, MicroBatchMajorKeepsLayersOverEveryTurn) {
+  const auto schedule = BuildSchedule({.layer_count = 6,
+                                       .micro_batch_count = 3,
+                                       .order = MicroBatchOrder::kMicroBatchMajor,
+                                       .weight_slot_count = 2});
+  // Six passes of six layers, less two layers at each of five turns.
+  EXPECT_EQ(CountKind(*schedule, OperationKind::kLoadWeights), 2 + 6 * 6 - 5 * 2);
+}
+
+TEST(ScheduleBuilderTest, EvaluationOnlyLooks) {
+  const auto schedule =
+      BuildSchedule({.layer_count = 3, .micro_batch_count = 2, .forward_only = true});
+  for (const Operation& operation : schedule->operations) {
+    EXPECT_TRUE(operation.stream == StreamKind::kCompute ||
+                operation.stream == StreamKind::kHostToDevice)
+        << Describe(operation);
+    EXPECT_EQ(operation.gradient_slot, -1) << Describe(operation);
+  }
+  EXPECT_EQ(CountKind(*schedule, OperationKind::kHeadLoss), 2);
+}
+
+TEST(ScheduleBuilderTest, RefusesEmptyShapes) {
+  EXPECT_EQ(BuildSchedule({.layer_count = 0}).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(BuildSchedule({.micro_batch_count = 0}).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(BuildSchedule({.weight_slot_count = 0}).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(BuildSchedule({.gradient_slot_count = 0}).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace megatrain

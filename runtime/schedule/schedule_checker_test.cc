@@ -1,0 +1,291 @@
+#include "runtime/schedule/schedule_checker.h"
+
+#include <iostream>
+#include <map>
+#include <optional>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "runtime/schedule/schedule.h"
+
+namespace megatrain {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr uint32_t kSeed = 20260204;  // change it to draw other shapes
+
+int Draw(std::mt19937& random, int low, int high) {
+  return low + static_cast<int>(random() % static_cast<uint32_t>(high - low + 1));
+}
+
+ScheduleShape DrawShape(std::mt19937& random, int layer_limit, int micro_batch_limit) {
+  return {.layer_count = Draw(random, 1, layer_limit),
+          .tied = Draw(random, 0, 1) == 1,
+          .micro_batch_count = Draw(random, 1, micro_batch_limit),
+          .order = Draw(random, 0, 1) == 1 ? MicroBatchOrder::kLayerMajor
+                                           : MicroBatchOrder::kMicroBatchMajor,
+          .weight_slot_count = Draw(random, 1, layer_limit + 1),
+          .gradient_slot_count = Draw(random, 1, 4)};
+}
+
+// Three steps of one placement: each may be an evaluation or have other micro-batches.
+std::vector<Schedule> DrawSteps(std::mt19937& random, int layer_limit, int micro_batch_limit) {
+  ScheduleShape shape = DrawShape(random, layer_limit, micro_batch_limit);
+  std::vector<Schedule> steps;
+  for (int i = 0; i < 3; ++i) {
+    shape.micro_batch_count = Draw(random, 1, micro_batch_limit);
+    shape.forward_only = Draw(random, 0, 3) == 0;
+    steps.push_back(*BuildSchedule(shape));
+  }
+  return steps;
+}
+
+std::string Describe(const ScheduleShape& s) {
+  return "layers " + std::to_string(s.layer_count) + " tied " + std::to_string(s.tied) +
+         " micro-batches " + std::to_string(s.micro_batch_count) + " order " +
+         std::to_string(static_cast<int>(s.order)) + " weight slots " +
+         std::to_string(s.weight_slot_count) + " gradient slots " +
+         std::to_string(s.gradient_slot_count) + " forward only " + std::to_string(s.forward_only);
+}
+
+TEST(ScheduleCheckerTest, TenThousandRandomShapesPass) {
+  std::cout << "seed " << kSeed << "\n";
+  std::mt19937 random(kSeed);
+  for (int i = 0; i < 10'000; ++i) {
+    const ScheduleShape shape = DrawShape(random, 12, 4);
+    const absl::Status status = CheckSchedule(*BuildSchedule(shape));
+    ASSERT_TRUE(status.ok()) << Describe(shape) << ": " << status;
+  }
+}
+
+TEST(ScheduleCheckerTest, StepsAndEvaluationsOfAnySizeFollowEachOther) {
+  std::cout << "seed " << kSeed << "\n";
+  std::mt19937 random(kSeed);
+  for (int i = 0; i < 2'000; ++i) {
+    const std::vector<Schedule> steps = DrawSteps(random, 8, 4);
+    const absl::Status status = CheckSchedules(steps);
+    ASSERT_TRUE(status.ok()) << Describe(steps[0].shape) << ": " << status;
+  }
+}
+
+// Happens-before by plain search over the graph of the unrolled steps: apart from the checker's
+// vector clocks on purpose.
+class Reachability {
+ public:
+  explicit Reachability(const std::vector<Schedule>& steps) {
+    std::map<StreamKind, int> last_of_stream;
+    std::map<std::pair<EventKind, int>, int> last_record;
+    for (const Schedule& step : steps) {
+      first_.push_back(static_cast<int>(predecessors_.size()));
+      for (const Operation& operation : step.operations) {
+        const int node = static_cast<int>(predecessors_.size());
+        std::vector<int> predecessors;
+        if (const auto found = last_of_stream.find(operation.stream);
+            found != last_of_stream.end()) {
+          predecessors.push_back(found->second);
+        }
+        for (const EventKey& wait : operation.waits) {
+          if (const auto found = last_record.find({wait.kind, wait.index});
+              found != last_record.end()) {
+            predecessors.push_back(found->second);
+          }
+        }
+        predecessors_.push_back(predecessors);
+        last_of_stream[operation.stream] = node;
+        for (const EventKey& record : operation.records) {
+          last_record[{record.kind, record.index}] = node;
+        }
+      }
+    }
+  }
+
+  int Node(int step, int operation) const { return first_[step] + operation; }
+
+  bool Reaches(int from, int to) const {
+    std::vector<bool> seen(predecessors_.size(), false);
+    std::vector<int> open = {to};
+    while (!open.empty()) {
+      const int node = open.back();
+      open.pop_back();
+      if (node == from) {
+        return true;
+      }
+      for (const int before : predecessors_[node]) {
+        if (before >= from && !seen[before]) {
+          seen[before] = true;
+          open.push_back(before);
+        }
+      }
+    }
+    return false;
+  }
+
+ private:
+  std::vector<std::vector<int>> predecessors_;
+  std::vector<int> first_;  // node of a step's first operation
+};
+
+// Edges (recording node, waiting node) that wait `wait_index` of that operation makes in the steps.
+std::vector<std::pair<int, int>> EdgesOf(const std::vector<Schedule>& steps,
+                                         const Reachability& graph, int step, int operation,
+                                         EventKey wait) {
+  std::optional<int> record;
+  for (int s = 0; s <= step; ++s) {
+    const int end = s == step ? operation : static_cast<int>(steps[s].operations.size());
+    for (int i = 0; i < end; ++i) {
+      for (const EventKey& event : steps[s].operations[i].records) {
+        if (event == wait) {
+          record = graph.Node(s, i);
+        }
+      }
+    }
+  }
+  if (!record.has_value()) {
+    return {};
+  }
+  return {{*record, graph.Node(step, operation)}};
+}
+
+struct DropCounts {
+  int noticed = 0;
+  int implied = 0;
+};
+
+// Drops every wait of the schedules, one at a time; checks that the checker's verdict is right.
+void DropEveryWait(const std::vector<Schedule>& steps, DropCounts& counts) {
+  for (int step = 0; step < static_cast<int>(steps.size()); ++step) {
+    for (int i = 0; i < static_cast<int>(steps[step].operations.size()); ++i) {
+      const std::vector<EventKey> waits = steps[step].operations[i].waits;
+      for (int w = 0; w < static_cast<int>(waits.size()); ++w) {
+        std::vector<Schedule> broken = steps;
+        auto& broken_waits = broken[step].operations[i].waits;
+        broken_waits.erase(broken_waits.begin() + w);
+        const Reachability graph(broken);
+        bool implied = true;
+        for (const auto& [from, to] : EdgesOf(steps, graph, step, i, waits[w])) {
+          implied = implied && graph.Reaches(from, to);
+        }
+        const absl::Status status = CheckSchedules(broken);
+        ASSERT_EQ(status.ok(), implied)
+            << Describe(steps[step].shape) << ": step " << step << " "
+            << Describe(steps[step].operations[i]) << " without its wait for " << Describe(waits[w])
+            << ": " << status;
+        (implied ? counts.implied : counts.noticed) += 1;
+      }
+    }
+  }
+}
+
+TEST(ScheduleCheckerTest, NoticesEveryDroppedWaitThatOthersDoNotImply) {
+  std::cout << "seed " << kSeed << "\n";
+  std::mt19937 random(kSeed);
+  DropCounts counts;
+  for (int i = 0; i < 150 && !HasFatalFailure(); ++i) {
+    const ScheduleShape shape = DrawShape(random, 5, 3);
+    DropEveryWait(std::vector<Schedule>(3, *BuildSchedule(shape)), counts);
+  }
+  for (int i = 0; i < 150 && !HasFatalFailure(); ++i) {
+    DropEveryWait(DrawSteps(random, 5, 3), counts);
+  }
+  std::cout << counts.noticed << " dropped waits noticed, " << counts.implied << " implied\n";
+  EXPECT_GT(counts.noticed, 10'000);
+}
+
+Schedule Streamed() {
+  return *BuildSchedule({.layer_count = 4, .micro_batch_count = 2, .weight_slot_count = 2});
+}
+
+Operation& Find(Schedule& schedule, OperationKind kind, int unit) {
+  for (Operation& operation : schedule.operations) {
+    if (operation.kind == kind && operation.unit == unit) {
+      return operation;
+    }
+  }
+  ADD_FAILURE() << "no such operation";
+  return schedule.operations.front();
+}
+
+TEST(ScheduleCheckerTest, NamesBothOperationsAndTheResourceOfARace) {
+  Schedule schedule = Streamed();
+  Find(schedule, OperationKind::kLayerForward, 3).waits.clear();
+  EXPECT_THAT(
+      std::string(CheckSchedule(schedule).message()),
+      testing::AllOf(HasSubstr("load_weights unit 3"),
+                     HasSubstr("layer_forward unit 3 micro-batch 0"), HasSubstr("weight slot")));
+}
+
+TEST(ScheduleCheckerTest, NoticesAWaitThatNothingRecords) {
+  Schedule in_step = Streamed();
+  Find(in_step, OperationKind::kLayerForward, 1).waits.push_back({EventKind::kSlabFree, 7});
+  EXPECT_THAT(std::string(CheckSchedule(in_step).message()), HasSubstr("slab_free[7]"));
+
+  Schedule across_steps = Streamed();
+  Find(across_steps, OperationKind::kLoadWeights, 1).waits.push_back({EventKind::kUnitUpdated, 9});
+  EXPECT_THAT(std::string(CheckSchedule(across_steps).message()), HasSubstr("unit_updated[9]"));
+}
+
+TEST(ScheduleCheckerTest, NoticesAWaitWhoseRecordComesTooLate) {
+  Schedule schedule = Streamed();
+  // Two streams that would wait for each other.
+  Find(schedule, OperationKind::kDownloadGradients, 4).records.clear();
+  Find(schedule, OperationKind::kDownloadGradients, 3)
+      .records.push_back({EventKind::kGradientsOnHost, 0});
+  Find(schedule, OperationKind::kFinalizeGradients, 4)
+      .waits.push_back({EventKind::kGradientsOnHost, 0});
+  EXPECT_THAT(std::string(CheckSchedule(schedule).message()), HasSubstr("gradients_on_host"));
+}
+
+TEST(ScheduleCheckerTest, NoticesTheWrongUnitInASlot) {
+  Schedule schedule = Streamed();
+  Operation& forward = Find(schedule, OperationKind::kLayerForward, 3);
+  forward.weight_slot = forward.weight_slot == 2 ? 3 : 2;
+  EXPECT_THAT(std::string(CheckSchedule(schedule).message()), HasSubstr("does not hold unit 3"));
+}
+
+TEST(ScheduleCheckerTest, NoticesWeightsOfTheStepBefore) {
+  // The second step goes on with what the first one left in its slot.
+  Schedule schedule = *BuildSchedule({.layer_count = 1, .weight_slot_count = 1});
+  for (Operation& operation : schedule.operations) {
+    std::erase_if(operation.records,
+                  [](const EventKey& event) { return event.kind == EventKind::kSlotFree; });
+    std::erase_if(operation.waits,
+                  [](const EventKey& event) { return event.kind == EventKind::kSlotFree; });
+  }
+  Schedule second = schedule;
+  std::erase_if(second.operations, [](const Operation& operation) {
+    return operation.kind == OperationKind::kLoadWeights;
+  });
+  const std::vector<Schedule> steps = {schedule, second};
+  EXPECT_THAT(std::string(CheckContents(steps).message()), HasSubstr("old version of unit 0"));
+}
+
+TEST(ScheduleCheckerTest, NoticesWhatIsLeftOut) {
+  for (const auto kind :
+       {OperationKind::kEmbedForward, OperationKind::kLayerForward, OperationKind::kHead,
+        OperationKind::kLayerBackward, OperationKind::kEmbedBackward,
+        OperationKind::kFinalizeGradients, OperationKind::kDownloadGradients, OperationKind::kNorm,
+        OperationKind::kUpdate, OperationKind::kLoadWeights}) {
+    const Schedule whole = Streamed();
+    for (size_t i = 0; i < whole.operations.size(); ++i) {
+      if (whole.operations[i].kind == kind) {
+        Schedule schedule = whole;
+        schedule.operations.erase(schedule.operations.begin() + static_cast<int>(i));
+        EXPECT_FALSE(CheckSchedule(schedule).ok()) << Describe(whole.operations[i]);
+      }
+    }
+  }
+}
+
+TEST(ScheduleCheckerTest, NoticesAnUnclearedGradientSlot) {
+  Schedule schedule = Streamed();
+  Find(schedule, OperationKind::kLayerBackward, 2).clears_gradient = false;
+  EXPECT_THAT(std::string(CheckSchedule(schedule).message()), HasSubstr("clears"));
+}
+
+}  // namespace
+}  // namespace megatrain
