@@ -118,15 +118,4 @@ absl::StatusOr<StepBatch> BatchReader::Next() {
   return step;
 }
 
-int64_t BatchReader::MemoryBytes(int64_t row_count, int64_t max_step_tokens) {
-  // Offsets, order and packed rows: three int64 a row. A batch: four int32 a token, and a document
-  // of two tokens or more has an int32 and an int64, so 6 a token; its vectors grow by doubling,
-  // and the next step's batch is made while this one trains.
-  constexpr int64_t kBytesPerRow = 3 * 8;
-  constexpr int64_t kBytesPerToken = 4 * 4 + 6;
-  constexpr int64_t kReadBufferBytes = 1 << 20;
-  return kBytesPerRow * (row_count + 1) + 2 * 2 * kBytesPerToken * max_step_tokens +
-         kReadBufferBytes;
-}
-
 }  // namespace megatrain

@@ -37,9 +37,6 @@ class BatchReader {
   // The next step's batch; at most step_count() calls. Fails where reading the data fails.
   absl::StatusOr<StepBatch> Next();
 
-  // Most memory that a reader and `PreparedData` take: offsets, order, packing and two batches.
-  static int64_t MemoryBytes(int64_t row_count, int64_t max_step_tokens);
-
  private:
   BatchReader(const PreparedData& data, const BatchOptions& options);
 

@@ -1,0 +1,283 @@
+#include "runtime/planner/planner.h"
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "runtime/config/model_layout.h"
+#include "runtime/data/data_memory.h"
+#include "runtime/model/workspace_size.h"
+#include "runtime/planner/memory_items.h"
+
+namespace megatrain {
+namespace {
+
+// One more than the int32 positions of a micro-batch can count is never asked for, and products
+// of token counts and widths stay far from overflow.
+constexpr int64_t kMaxStepTokens = int64_t{1} << 28;
+
+// Double buffering: one slot is filled or emptied while the other is used.
+constexpr int kDefaultSlotCount = 2;
+
+// Token counts that follow from a shape.
+struct TokenCounts {
+  int64_t document = 0;
+  int64_t micro_batch = 0;
+  int64_t micro_batches = 0;
+  int64_t step() const { return micro_batch * micro_batches; }
+};
+
+// Absent when the shape's counts are out of range.
+std::optional<TokenCounts> CountTokens(const JobShape& shape) {
+  const int64_t micro_rows = shape.micro_batch_rows == 0
+                                 ? shape.batch_rows
+                                 : std::min(shape.micro_batch_rows, shape.batch_rows);
+  if (shape.batch_rows < 1 || micro_rows < 1 || shape.max_sequence_length < 1 ||
+      shape.longest_row_tokens < 0 || shape.row_count < 0 || shape.weight_slot_count < 0 ||
+      shape.batch_rows > kMaxStepTokens || shape.max_sequence_length > kMaxStepTokens) {
+    return std::nullopt;
+  }
+  TokenCounts tokens;
+  tokens.document = shape.longest_row_tokens == 0
+                        ? shape.max_sequence_length
+                        : std::min(shape.longest_row_tokens, shape.max_sequence_length);
+  tokens.micro_batch = micro_rows * (shape.packing ? shape.max_sequence_length : tokens.document);
+  tokens.micro_batches = (shape.batch_rows + micro_rows - 1) / micro_rows;
+  if (tokens.micro_batch > kMaxStepTokens || tokens.step() > kMaxStepTokens) {
+    return std::nullopt;
+  }
+  return tokens;
+}
+
+// A layout to count bytes by: for a model that cannot be trained yet, one tensor a unit.
+ModelLayout PlanningLayout(const ModelConfig& config, bool trainable) {
+  if (trainable) {
+    return MakeModelLayout(config);
+  }
+  const int64_t table = config.vocab_size * config.hidden_size;
+  const int64_t head = (config.tied ? 0 : table) + config.hidden_size;
+  const int64_t layers = config.ParameterCount() - table - head;
+  ModelLayout layout{.units = {}, .tied = config.tied};
+  const auto add = [&layout](UnitKind kind, int layer, int64_t elements) {
+    layout.units.push_back(UnitLayout{kind, layer, {}, elements});
+  };
+  add(UnitKind::kEmbedding, -1, table);
+  for (int layer = 0; layer < config.layer_count; ++layer) {
+    add(UnitKind::kDecoderLayer, layer, (layers + config.layer_count - 1) / config.layer_count);
+  }
+  add(UnitKind::kHead, -1, head);
+  return layout;
+}
+
+int64_t PlanWorkspaceBytes(ModelConfig config, ComputeDtype dtype, const TokenCounts& tokens) {
+  if (config.moe.expert_count > 0) {  // a token's experts side by side are one wide MLP
+    config.mlp_width = config.moe.experts_per_token * config.moe.expert_width;
+  }
+  return WorkspaceBytes(config, dtype, tokens.micro_batch, tokens.document, tokens.micro_batch);
+}
+
+int64_t Sum(const std::vector<MemoryItem>& items) {
+  int64_t total = 0;
+  for (const MemoryItem& item : items) {
+    total += item.size_bytes;
+  }
+  return total;
+}
+
+// The pipeline of a plan, without sizes that do not depend on order and slots.
+DeviceShape MakeDeviceShape(const Plan& plan, const JobShape& shape) {
+  return DeviceShape{.order = plan.order,
+                     .weight_slot_count = plan.weight_slot_count,
+                     .gradient_slot_count = plan.gradient_slot_count,
+                     .compute_dtype = shape.compute_dtype,
+                     .max_micro_batch_tokens = plan.max_micro_batch_tokens,
+                     .max_micro_batches = plan.max_micro_batches,
+                     .workspace_bytes = plan.workspace_bytes};
+}
+
+void SetOrderAndDevice(const ModelLayout& layout, const ModelConfig& config, const JobShape& shape,
+                       Plan& plan) {
+  plan.gradient_slot_count = kDefaultSlotCount;
+  plan.weight_slot_count = shape.resident_weights         ? static_cast<int>(config.layer_count)
+                           : shape.weight_slot_count == 0 ? kDefaultSlotCount
+                                                          : shape.weight_slot_count;
+  plan.order = shape.order.value_or(MicroBatchOrder::kLayerMajor);
+  plan.device = DeviceItems(layout, config.hidden_size, MakeDeviceShape(plan, shape));
+  if (shape.order.has_value()) {
+    return;
+  }
+  Plan other = plan;
+  other.order = MicroBatchOrder::kMicroBatchMajor;
+  other.device = DeviceItems(layout, config.hidden_size, MakeDeviceShape(other, shape));
+  if (Sum(other.device) < Sum(plan.device)) {
+    plan = std::move(other);
+  }
+}
+
+int64_t Limited(int64_t available_bytes, int64_t limit_bytes) {
+  return limit_bytes > 0 ? std::min(available_bytes, limit_bytes) : available_bytes;
+}
+
+// Where the host is short, a GPU can keep gradients that would wait on the host for the norm.
+void KeepGradientsOnDevice(const MachineProfile& machine, Plan& plan) {
+  const int64_t lacking = Sum(plan.host) - plan.host_available_bytes;
+  const int64_t room = plan.device_available_bytes - Sum(plan.device);
+  const auto gradients = std::find_if(plan.host.begin(), plan.host.end(),
+                                      [](const auto& item) { return item.kind == "gradients"; });
+  if (machine.backend != Backend::kCuda || lacking <= 0 || lacking > room ||
+      lacking > gradients->size_bytes) {
+    return;
+  }
+  gradients->size_bytes -= lacking;
+  plan.device.push_back({"kept_gradients", lacking});
+}
+
+// Everything but the verdict's words.
+Plan PlanMemory(const ModelConfig& config, const JobShape& shape, const MachineProfile& machine,
+                const TokenCounts& tokens) {
+  Plan plan;
+  plan.trainable = CheckTrainable(config).ok();
+  plan.parameter_count = config.ParameterCount();
+  plan.active_parameter_count = config.ActiveParameterCount();
+  plan.max_document_tokens = tokens.document;
+  plan.max_micro_batch_tokens = tokens.micro_batch;
+  plan.max_micro_batches = tokens.micro_batches;
+  plan.workspace_bytes = PlanWorkspaceBytes(config, shape.compute_dtype, tokens);
+  const ModelLayout layout = PlanningLayout(config, plan.trainable);
+  SetOrderAndDevice(layout, config, shape, plan);
+
+  plan.host = HostStoreItems(layout, shape.compute_dtype);
+  plan.host.push_back({"libraries", machine.engine_baseline_bytes});
+  plan.host.push_back({"io_buffers", kIoBufferBytes});
+  plan.host.push_back({"data", DataMemoryBytes(shape.row_count, tokens.step())});
+  plan.host_available_bytes = Limited(machine.host_available_bytes, shape.host_limit_bytes);
+  if (machine.backend == Backend::kCpu) {
+    plan.host.push_back({"device_arena", Sum(plan.device)});
+    plan.device_available_bytes = Limited(plan.host_available_bytes, shape.device_limit_bytes);
+  } else {
+    plan.device_available_bytes = Limited(machine.device_memory_bytes, shape.device_limit_bytes);
+    KeepGradientsOnDevice(machine, plan);
+  }
+  plan.host_bytes = Sum(plan.host);
+  plan.device_bytes = Sum(plan.device);
+  plan.fits = plan.host_bytes <= plan.host_available_bytes &&
+              plan.device_bytes <= plan.device_available_bytes;
+  return plan;
+}
+
+bool Fits(const ModelConfig& config, const JobShape& shape, const MachineProfile& machine) {
+  const std::optional<TokenCounts> tokens = CountTokens(shape);
+  return tokens && PlanMemory(config, shape, machine, *tokens).fits;
+}
+
+// The largest value in [1, limit) that `fits`, which holds for all below one that it holds for; 0
+// when there is none.
+int64_t LargestThat(int64_t limit, const std::function<bool(int64_t)>& fits) {
+  int64_t low = 0;
+  int64_t high = limit;
+  while (high - low > 1) {
+    const int64_t middle = low + (high - low) / 2;
+    (fits(middle) ? low : high) = middle;
+  }
+  return low;
+}
+
+std::string WhatWouldFit(const ModelConfig& config, const JobShape& shape,
+                         const MachineProfile& machine, const Plan& plan) {
+  const int64_t tokens = LargestThat(plan.max_document_tokens, [&](int64_t value) {
+    JobShape smaller = shape;
+    smaller.max_sequence_length = value;
+    return Fits(config, smaller, machine);
+  });
+  const int64_t rows = LargestThat(shape.batch_rows, [&](int64_t value) {
+    JobShape smaller = shape;
+    smaller.batch_rows = value;
+    return Fits(config, smaller, machine);
+  });
+  std::vector<std::string> ways;
+  if (tokens >= 2) {
+    ways.push_back(absl::StrCat("train.max_sequence_length of at most ", tokens));
+  }
+  if (rows >= 1) {
+    ways.push_back(absl::StrCat("train.batch_rows of at most ", rows));
+  }
+  if (!ways.empty()) {
+    return absl::StrCat("; it would fit with ", ways[0],
+                        ways.size() > 1 ? absl::StrCat(" or ", ways[1]) : "");
+  }
+  // A model's state grows with its parameters; libraries and buffers do not.
+  const int64_t fixed = machine.engine_baseline_bytes + kIoBufferBytes;
+  const double per_parameter =
+      static_cast<double>(plan.host_bytes - fixed) / static_cast<double>(plan.parameter_count);
+  const double largest =
+      static_cast<double>(std::max<int64_t>(plan.host_available_bytes - fixed, 0)) / per_parameter;
+  return absl::StrFormat(
+      "; no batch of it fits: the largest model of this kind for that host memory has about %.2f "
+      "billion parameters, this one has %.2f billion",
+      largest / 1e9, static_cast<double>(plan.parameter_count) / 1e9);
+}
+
+std::string ListItems(const std::vector<MemoryItem>& items) {
+  std::string text;
+  for (const MemoryItem& item : items) {
+    absl::StrAppend(&text, text.empty() ? "" : ", ", item.kind, " ", FormatBytes(item.size_bytes));
+  }
+  return text;
+}
+
+std::string FitVerdict(const ModelConfig& config, const JobShape& shape,
+                       const MachineProfile& machine, const Plan& plan) {
+  if (plan.fits) {
+    return absl::StrCat("fits: needs ", FormatBytes(plan.host_bytes), " of ",
+                        FormatBytes(plan.host_available_bytes), " host memory and ",
+                        FormatBytes(plan.device_bytes), " of ",
+                        FormatBytes(plan.device_available_bytes), " device memory");
+  }
+  const bool host_is_short = plan.host_bytes > plan.host_available_bytes;
+  const std::string limit =
+      host_is_short
+          ? absl::StrCat("host memory: needs ", FormatBytes(plan.host_bytes), " (",
+                         ListItems(plan.host), ") but ", FormatBytes(plan.host_available_bytes))
+          : absl::StrCat("device memory: needs ", FormatBytes(plan.device_bytes), " (",
+                         ListItems(plan.device), ") but ",
+                         FormatBytes(plan.device_available_bytes));
+  return absl::StrCat("does not fit the ", limit, " can be used",
+                      WhatWouldFit(config, shape, machine, plan));
+}
+
+}  // namespace
+
+Plan PlanJob(const ModelConfig& config, const JobShape& shape, const MachineProfile& machine) {
+  const std::optional<TokenCounts> tokens = CountTokens(shape);
+  if (!tokens) {
+    Plan plan;
+    plan.verdict = absl::StrCat(
+        "does not fit: a count of the job is out of range, or a step has more than ",
+        kMaxStepTokens, " tokens; lower train.batch_rows or train.max_sequence_length");
+    return plan;
+  }
+  Plan plan = PlanMemory(config, shape, machine, *tokens);
+  plan.verdict = FitVerdict(config, shape, machine, plan);
+  if (!plan.trainable) {
+    absl::StrAppend(&plan.verdict,
+                    "; it cannot be trained yet: ", std::string(CheckTrainable(config).message()));
+  }
+  return plan;
+}
+
+std::string FormatBytes(int64_t size_bytes) {
+  constexpr double kMebibyte = 1 << 20;
+  constexpr double kGibibyte = 1 << 30;
+  const double bytes = static_cast<double>(size_bytes);
+  return bytes >= kGibibyte ? absl::StrFormat("%.2f GiB", bytes / kGibibyte)
+                            : absl::StrFormat("%.1f MiB", bytes / kMebibyte);
+}
+
+std::string_view OrderName(MicroBatchOrder order) {
+  return order == MicroBatchOrder::kLayerMajor ? "layer_major" : "micro_batch_major";
+}
+
+}  // namespace megatrain

@@ -1,0 +1,77 @@
+// Decides, before anything is allocated, whether a job fits a machine (acceptance rules R1, R2).
+// Pure functions, without LibTorch: the daemon and the engine both call them.
+
+#ifndef RUNTIME_PLANNER_PLANNER_H_
+#define RUNTIME_PLANNER_PLANNER_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/config/model_config.h"
+#include "runtime/model/layer_template.h"
+#include "runtime/planner/machine.h"
+#include "runtime/schedule/schedule.h"
+
+namespace megatrain {
+
+// What of a job decides its memory. Counts are positive but where it says otherwise.
+struct JobShape {
+  int64_t batch_rows = 8;
+  int64_t micro_batch_rows = 0;  // 0: all rows of the step
+  int64_t max_sequence_length = 1024;
+  int64_t longest_row_tokens = 0;  // of the prepared data; 0: not known yet
+  int64_t row_count = 0;           // of the prepared data; 0: not known yet
+  bool packing = false;
+  ComputeDtype compute_dtype = ComputeDtype::kFloat32;
+  std::optional<MicroBatchOrder> order;  // absent: the planner's choice
+  int weight_slot_count = 0;             // for decoder layers; 0: the planner's choice
+  bool resident_weights = false;
+  int64_t host_limit_bytes = 0;    // below what the machine has; 0: no limit
+  int64_t device_limit_bytes = 0;  // the same for the device
+};
+
+struct MemoryItem {
+  std::string kind;
+  int64_t size_bytes;
+};
+
+// Sizes are upper bounds. Host kinds: weights_hi, weights_lo, adam_m, adam_v, gradients, libraries,
+// io_buffers, data, and on the CPU backend device_arena, which is the sum of `device`.
+struct Plan {
+  bool fits = false;
+  bool trainable = false;  // false: can be planned but not trained yet
+  std::string verdict;  // in words: the binding limit and what would fit, why it is not trainable
+  std::vector<MemoryItem> host;
+  std::vector<MemoryItem> device;
+  int64_t host_bytes = 0;
+  int64_t host_available_bytes = 0;
+  int64_t device_bytes = 0;
+  int64_t device_available_bytes = 0;
+  int64_t parameter_count = 0;
+  int64_t active_parameter_count = 0;
+
+  // What the engine sets its pipeline up with.
+  MicroBatchOrder order = MicroBatchOrder::kLayerMajor;
+  int weight_slot_count = 0;
+  int gradient_slot_count = 0;
+  int64_t max_document_tokens = 0;
+  int64_t max_micro_batch_tokens = 0;
+  int64_t max_micro_batches = 0;
+  int64_t workspace_bytes = 0;
+};
+
+// Counts of `shape` that are out of range are not fitting, with a verdict that says so.
+Plan PlanJob(const ModelConfig& config, const JobShape& shape, const MachineProfile& machine);
+
+// Bytes in words for people: "1.5 GiB".
+std::string FormatBytes(int64_t size_bytes);
+
+// `layer_major` and `micro_batch_major`.
+std::string_view OrderName(MicroBatchOrder order);
+
+}  // namespace megatrain
+
+#endif  // RUNTIME_PLANNER_PLANNER_H_
