@@ -50,20 +50,22 @@ absl::Status MakeError(sqlite3* handle, int code, std::string_view what) {
 // SQLITE_TRANSIENT's cast is not ours to warn about.
 const sqlite3_destructor_type kCopy = SQLITE_TRANSIENT;
 
-struct Binder {
-  sqlite3_stmt* statement;
-  int index;
-
-  int operator()(std::monostate) const { return sqlite3_bind_null(statement, index); }
-  int operator()(int64_t value) const { return sqlite3_bind_int64(statement, index, value); }
-  int operator()(double value) const { return sqlite3_bind_double(statement, index, value); }
-  int operator()(const std::string& text) const {
-    return sqlite3_bind_text64(statement, index, text.data(), text.size(), kCopy, SQLITE_UTF8);
+int BindOne(sqlite3_stmt* statement, int index, const Value& value) {
+  const std::string& bytes = value.bytes();
+  switch (value.kind()) {
+    case Value::Kind::kNull:
+      return sqlite3_bind_null(statement, index);
+    case Value::Kind::kInteger:
+      return sqlite3_bind_int64(statement, index, value.integer());
+    case Value::Kind::kReal:
+      return sqlite3_bind_double(statement, index, value.real());
+    case Value::Kind::kText:
+      return sqlite3_bind_text64(statement, index, bytes.data(), bytes.size(), kCopy, SQLITE_UTF8);
+    case Value::Kind::kBlob:
+      return sqlite3_bind_blob64(statement, index, bytes.data(), bytes.size(), kCopy);
   }
-  int operator()(const Blob& blob) const {
-    return sqlite3_bind_blob64(statement, index, blob.bytes.data(), blob.bytes.size(), kCopy);
-  }
-};
+  return SQLITE_MISUSE;
+}
 
 }  // namespace
 
@@ -150,7 +152,7 @@ absl::StatusOr<Connection::StatementOwner> Connection::Prepare(std::string_view 
 absl::Status Connection::Bind(sqlite3_stmt* statement, const std::vector<Value>& values,
                               std::string_view sql) {
   for (size_t i = 0; i < values.size(); ++i) {
-    const int code = std::visit(Binder{statement, static_cast<int>(i) + 1}, values[i]);
+    const int code = BindOne(statement, static_cast<int>(i) + 1, values[i]);
     if (code != SQLITE_OK) {
       return Error(code, sql);
     }

@@ -11,7 +11,6 @@
 #include <string>
 #include <string_view>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -27,8 +26,30 @@ struct Blob {
   std::string bytes;
 };
 
-// What a statement's `?` stands for; std::monostate is NULL.
-using Value = std::variant<std::monostate, int64_t, double, std::string, Blob>;
+// What a statement's `?` stands for. Not std::variant: GCC 12 warns of every move of one.
+class Value {
+ public:
+  enum class Kind { kNull, kInteger, kReal, kText, kBlob };
+
+  Value() = default;  // NULL
+  Value(int64_t integer) : kind_(Kind::kInteger), integer_(integer) {}
+  Value(int integer) : Value(int64_t{integer}) {}
+  Value(double real) : kind_(Kind::kReal), real_(real) {}
+  Value(std::string text) : kind_(Kind::kText), bytes_(std::move(text)) {}
+  Value(const char* text) : Value(std::string(text)) {}
+  Value(Blob blob) : kind_(Kind::kBlob), bytes_(std::move(blob.bytes)) {}
+
+  Kind kind() const { return kind_; }
+  int64_t integer() const { return integer_; }
+  double real() const { return real_; }
+  const std::string& bytes() const { return bytes_; }
+
+ private:
+  Kind kind_ = Kind::kNull;
+  int64_t integer_ = 0;
+  double real_ = 0;
+  std::string bytes_;
+};
 
 // A row of a result; valid only within the visitor's call. Columns count from 0.
 class Row {

@@ -11,15 +11,9 @@
 #include "absl/time/time.h"
 #include "server/database/connection.h"
 #include "server/database/database.h"
+#include "server/database/request_key.h"
 
 namespace megatrain {
-
-// A mutating request as its repeats are recognised.
-struct RequestKey {
-  std::string method;      // such as "CreateJob"
-  std::string request_id;  // the client's; empty: no repeat is recognised
-  std::string payload;     // the request's bytes in a fixed order
-};
 
 // The table of answers.
 Migration RequestLogMigration();

@@ -1,0 +1,50 @@
+// The one door to the engine.
+
+#ifndef SERVER_JOBS_JOB_RUNNER_H_
+#define SERVER_JOBS_JOB_RUNNER_H_
+
+#include <cstdint>
+#include <variant>
+#include <vector>
+
+#include "megatrain/engine/v1/engine.pb.h"
+#include "megatrain/v1/job.pb.h"
+
+namespace megatrain {
+
+// A run ended by Stop, and the engine is free.
+struct RunStopped {};
+
+// The engine process died, or its connection broke, under the run; it is being started again.
+struct EngineDied {
+  v1::JobReason reason;  // code ENGINE_DIED, with the signal or exit code
+};
+
+// Something that happened in a run.
+struct RunnerEvent {
+  int64_t run = 0;
+  std::variant<engine::v1::RunJobEvent, RunStopped, EngineDied> kind;
+};
+
+// Thread-safe. One run at a time: from Start to its last event, which is the engine's `finished`
+// or `failed`, RunStopped or EngineDied. Calls return at once.
+class JobRunner {
+ public:
+  virtual ~JobRunner() = default;
+
+  // A run can be started.
+  virtual bool Ready() = 0;
+
+  // Starts a run under a number that no other run had.
+  virtual void Start(int64_t run, const engine::v1::RunJobRequest& request) = 0;
+
+  // Asks the run to end. Its last event comes all the same, and can still be `finished`.
+  virtual void Stop() = 0;
+
+  // What happened since the last call, in order.
+  virtual std::vector<RunnerEvent> TakeEvents() = 0;
+};
+
+}  // namespace megatrain
+
+#endif  // SERVER_JOBS_JOB_RUNNER_H_

@@ -1,0 +1,147 @@
+#include "server/jobs/memory_job_store.h"
+
+#include <algorithm>
+
+#include "runtime/base/status_macros.h"
+#include "server/errors/errors.h"
+
+namespace megatrain {
+
+absl::StatusOr<v1::Job> MemoryJobStore::Create(const RequestKey& key, const v1::Job& job) {
+  MutexLock lock(&mutex_);
+  MT_ASSIGN_OR_RETURN(const Answer* known, FindAnswer(key));
+  if (known != nullptr) {
+    v1::Job first;
+    first.ParseFromString(known->bytes);
+    return first;
+  }
+  if (entries_.contains(job.name())) {
+    return ResourceExists(job.name());
+  }
+  Entry& entry = entries_[job.name()];
+  entry.record.job = job;
+  entry.record.acceptance = ++last_acceptance_;
+  const v1::Job answer = Visible(entry).job;
+  Remember(key, answer.SerializeAsString());
+  return answer;
+}
+
+absl::StatusOr<JobRecord> MemoryJobStore::Get(const std::string& name) {
+  MutexLock lock(&mutex_);
+  const auto entry = entries_.find(name);
+  return entry == entries_.end() ? absl::StatusOr<JobRecord>(ResourceNotFound(name))
+                                 : Visible(entry->second);
+}
+
+absl::StatusOr<std::vector<JobRecord>> MemoryJobStore::List(const Query& query) {
+  MutexLock lock(&mutex_);
+  std::vector<JobRecord> found;
+  for (const auto& [name, entry] : entries_) {
+    const bool state_fits =
+        query.states.empty() ||
+        std::count(query.states.begin(), query.states.end(), entry.record.job.state()) > 0;
+    if (state_fits &&
+        (query.before_acceptance == 0 || entry.record.acceptance < query.before_acceptance)) {
+      found.push_back(Visible(entry));
+    }
+  }
+  std::sort(found.begin(), found.end(),
+            [](const JobRecord& a, const JobRecord& b) { return a.acceptance > b.acceptance; });
+  if (found.size() > static_cast<size_t>(query.limit)) {
+    found.resize(query.limit);
+  }
+  return found;
+}
+
+absl::StatusOr<std::vector<JobRecord>> MemoryJobStore::Active() {
+  MutexLock lock(&mutex_);
+  std::vector<JobRecord> found;
+  for (const auto& [name, entry] : entries_) {
+    if (!IsFinal(entry.record.job.state())) {
+      found.push_back(Visible(entry));
+    }
+  }
+  std::sort(found.begin(), found.end(),
+            [](const JobRecord& a, const JobRecord& b) { return a.acceptance < b.acceptance; });
+  return found;
+}
+
+absl::Status MemoryJobStore::WishCancel(const RequestKey& key, const std::string& name) {
+  MutexLock lock(&mutex_);
+  MT_ASSIGN_OR_RETURN(const Answer* known, FindAnswer(key));
+  if (known != nullptr) {
+    return absl::OkStatus();
+  }
+  const auto entry = entries_.find(name);
+  if (entry == entries_.end()) {
+    return ResourceNotFound(name);
+  }
+  MT_RETURN_IF_ERROR(CheckCancellable(entry->second.record.job));
+  entry->second.record.cancel_wished = true;
+  ++entry->second.revision;
+  Remember(key, "");
+  return absl::OkStatus();
+}
+
+absl::Status MemoryJobStore::Update(const JobRecord& record, std::vector<v1::JobEvent> events) {
+  MutexLock lock(&mutex_);
+  const auto found = entries_.find(record.job.name());
+  if (found == entries_.end()) {
+    return ResourceNotFound(record.job.name());
+  }
+  Entry& entry = found->second;
+  entry.record.job = record.job;
+  ++entry.revision;
+  for (v1::JobEvent& event : events) {
+    event.set_sequence(++entry.record.last_sequence);
+    entry.events.push_back(std::move(event));
+  }
+  while (entry.events.size() > kMaxEventsPerJob) {
+    entry.events.pop_front();
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<v1::JobEvent>> MemoryJobStore::Events(const std::string& name,
+                                                                 int64_t after_sequence,
+                                                                 int limit) {
+  MutexLock lock(&mutex_);
+  std::vector<v1::JobEvent> found;
+  const auto entry = entries_.find(name);
+  if (entry == entries_.end()) {
+    return ResourceNotFound(name);
+  }
+  for (const v1::JobEvent& event : entry->second.events) {
+    if (event.sequence() > after_sequence && found.size() < static_cast<size_t>(limit)) {
+      found.push_back(event);
+    }
+  }
+  return found;
+}
+
+JobRecord MemoryJobStore::Visible(const Entry& entry) {
+  JobRecord record = entry.record;
+  record.job.set_etag(std::to_string(entry.revision));
+  return record;
+}
+
+absl::StatusOr<const MemoryJobStore::Answer*> MemoryJobStore::FindAnswer(
+    const RequestKey& key) const {
+  const auto answer = answers_.find({key.method, key.request_id});
+  if (key.request_id.empty() || answer == answers_.end()) {
+    return nullptr;
+  }
+  if (answer->second.payload != key.payload) {
+    return WithReason(absl::InvalidArgumentError("request_id was used for another request"),
+                      "REQUEST_ID_REUSED");
+  }
+  return &answer->second;
+}
+
+void MemoryJobStore::Remember(const RequestKey& key, std::string answer) {
+  if (!key.request_id.empty()) {
+    answers_[{key.method, key.request_id}] = Answer{key.payload, std::move(answer)};
+  }
+}
+
+}  // namespace megatrain
