@@ -138,9 +138,9 @@ class BuildFilesTest(unittest.TestCase):
 
 
 def _sort_key(label: str) -> tuple[int, str]:
-    """Buildifier's order: this package, this repository, other repositories."""
-    rank = 2 if label.startswith("@") else 1 if label.startswith("//") else 0
-    return rank, label.replace(":", "!")
+    """Buildifier's order: files, this package, this repository, other repositories."""
+    ranks = {":": 1, "/": 2, "@": 3}
+    return ranks.get(label[:1], 0), label.replace(":", "!")
 
 
 if __name__ == "__main__":

@@ -2,12 +2,14 @@
 
 import ast
 import subprocess
+import unittest
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+unittest.TestCase.maxDiff = None  # a list of findings is of use only as a whole
 _SELF = "tests/architecture/"
 
 
