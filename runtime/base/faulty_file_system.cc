@@ -111,6 +111,11 @@ absl::Status FaultyFileSystem::Rename(const std::string& from, const std::string
   return base_->Rename(from, to);
 }
 
+absl::Status FaultyFileSystem::Link(const std::string& from, const std::string& to) {
+  MT_RETURN_IF_ERROR(CheckHasSpace(to));
+  return base_->Link(from, to);
+}
+
 absl::Status FaultyFileSystem::Truncate(const std::string& path, int64_t size_bytes) {
   MT_RETURN_IF_ERROR(CheckWorks(path));
   return base_->Truncate(path, size_bytes);

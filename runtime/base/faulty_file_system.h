@@ -39,6 +39,7 @@ class FaultyFileSystem final : public FileSystem {
   absl::StatusOr<std::vector<std::string>> ListFolder(const std::string& path) override;
   absl::Status MakeFolders(const std::string& path) override;
   absl::Status Rename(const std::string& from, const std::string& to) override;
+  absl::Status Link(const std::string& from, const std::string& to) override;
   absl::Status Truncate(const std::string& path, int64_t size_bytes) override;
   absl::Status SyncFolder(const std::string& path) override;
   absl::Status RemoveTree(const std::string& path) override;

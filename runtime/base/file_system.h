@@ -52,6 +52,9 @@ class FileSystem {
   // Atomic on one disk; replaces a file, not a folder that holds something.
   virtual absl::Status Rename(const std::string& from, const std::string& to) = 0;
 
+  // Gives the file a second name on the same disk, without a copy. ALREADY_EXISTS for a taken one.
+  virtual absl::Status Link(const std::string& from, const std::string& to) = 0;
+
   // Cuts the file to `size_bytes`, or extends it with zeros.
   virtual absl::Status Truncate(const std::string& path, int64_t size_bytes) = 0;
 

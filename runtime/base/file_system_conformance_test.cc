@@ -83,7 +83,7 @@ TEST_P(FileSystemTest, NamesTheAbsentPath) {
   for (const absl::Status& status :
        {disk().ReadFile(path, 100).status(), disk().FileSize(path).status(),
         disk().ListFolder(path).status(), disk().SyncFolder(path), disk().Truncate(path, 0),
-        disk().Rename(path, folder_ + "/b"), disk().AvailableBytes(path).status(),
+        disk().Rename(path, folder_ + "/b"), disk().Link(path, folder_ + "/b"), disk().AvailableBytes(path).status(),
         disk().OpenForWriting(path + "/file", false).status()}) {
     EXPECT_TRUE(absl::IsNotFound(status)) << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr(path));
@@ -118,6 +118,14 @@ TEST_P(FileSystemTest, RenameReplacesAFileButNoFullFolder) {
   ASSERT_TRUE(disk().MakeFolders(folder_ + "/from").ok());
   ASSERT_TRUE(disk().MakeFolders(folder_ + "/to/full").ok());
   EXPECT_FALSE(disk().Rename(folder_ + "/from", folder_ + "/to").ok());
+}
+
+TEST_P(FileSystemTest, ASecondNameKeepsTheFile) {
+  WriteFile(disk(), folder_ + "/a", "text");
+  ASSERT_TRUE(disk().Link(folder_ + "/a", folder_ + "/b").ok());
+  EXPECT_TRUE(absl::IsAlreadyExists(disk().Link(folder_ + "/a", folder_ + "/b")));
+  ASSERT_TRUE(disk().RemoveTree(folder_ + "/a").ok());
+  EXPECT_EQ(*disk().ReadFile(folder_ + "/b", 100), "text");
 }
 
 TEST_P(FileSystemTest, RemovesALinkAndNotItsTarget) {

@@ -147,6 +147,13 @@ absl::Status PosixFileSystem::Rename(const std::string& from, const std::string&
   return absl::OkStatus();
 }
 
+absl::Status PosixFileSystem::Link(const std::string& from, const std::string& to) {
+  if (::link(from.c_str(), to.c_str()) != 0) {
+    return PathError("link", absl::StrCat(from, " to ", to), errno);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status PosixFileSystem::Truncate(const std::string& path, int64_t size_bytes) {
   if (::truncate(path.c_str(), size_bytes) != 0) return PathError("cut", path, errno);
   return absl::OkStatus();

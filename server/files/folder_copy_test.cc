@@ -1,0 +1,85 @@
+#include "server/files/folder_copy.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "runtime/base/faulty_file_system.h"
+#include "runtime/base/posix_file_system.h"
+#include "server/files/sha256.h"
+
+namespace megatrain {
+namespace {
+
+class FolderCopyTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = std::string(std::getenv("TEST_TMPDIR")) + "/" +
+              ::testing::UnitTest::GetInstance()->current_test_info()->name();
+    std::filesystem::create_directories(folder_ + "/from");
+    Write("from/b", std::string(3 << 20, 'b'));
+    Write("from/a", "a");
+  }
+
+  void Write(const std::string& name, const std::string& text) const {
+    std::ofstream(folder_ + "/" + name, std::ios::binary) << text;
+  }
+  std::string Read(const std::string& name) const {
+    std::ifstream file(folder_ + "/" + name, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  std::vector<NamedFile> Files() const {
+    return {{"b", folder_ + "/from/b"}, {"a", folder_ + "/from/a"}};
+  }
+
+  PosixFileSystem posix_;
+  FaultyFileSystem disk_{&posix_};
+  std::atomic<bool> stop_ = false;
+  std::string folder_;
+};
+
+TEST_F(FolderCopyTest, CopiesAndDescribes) {
+  const auto facts = CopyFiles(disk_, Files(), folder_ + "/to", stop_);
+  ASSERT_TRUE(facts.ok()) << facts.status();
+  EXPECT_EQ(Read("to/b"), Read("from/b"));
+  EXPECT_EQ(facts->size_bytes, (3 << 20) + 1);
+  const auto described = DescribeFolder(disk_, folder_ + "/to");
+  ASSERT_TRUE(described.ok()) << described.status();
+  EXPECT_EQ(described->fingerprint, facts->fingerprint);
+  EXPECT_EQ(described->size_bytes, facts->size_bytes);
+  Write("to/a", "c");
+  EXPECT_NE(DescribeFolder(disk_, folder_ + "/to")->fingerprint, facts->fingerprint);
+}
+
+TEST_F(FolderCopyTest, AFullDiskIsAnError) {
+  disk_.FillAfter(1 << 20);
+  EXPECT_TRUE(
+      absl::IsResourceExhausted(CopyFiles(disk_, Files(), folder_ + "/to", stop_).status()));
+}
+
+TEST_F(FolderCopyTest, StopsWhenAsked) {
+  stop_ = true;
+  EXPECT_TRUE(absl::IsCancelled(CopyFiles(disk_, Files(), folder_ + "/to", stop_).status()));
+}
+
+TEST_F(FolderCopyTest, ReadsNoLinkNoPipeAndNoFolder) {
+  ASSERT_EQ(::symlink("a", (folder_ + "/from/link").c_str()), 0);
+  ASSERT_EQ(::mkfifo((folder_ + "/from/pipe").c_str(), 0600), 0);
+  for (const char* name : {"/from/link", "/from/pipe", "/from", "/absent"}) {
+    EXPECT_FALSE(HashFile(folder_ + name).ok()) << name;
+  }
+}
+
+TEST_F(FolderCopyTest, KnownHash) {
+  EXPECT_EQ(*HashFile(folder_ + "/from/a"),
+            "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb");
+}
+
+}  // namespace
+}  // namespace megatrain
