@@ -1,0 +1,18 @@
+#ifndef RUNTIME_OPS_SWIGLU_H_
+#define RUNTIME_OPS_SWIGLU_H_
+
+#include <ATen/core/Tensor.h>
+
+namespace megatrain {
+
+// Writes silu(gate) * up. All [T, F], one dtype; silu is rounded to it before the product.
+void SwigluForward(const at::Tensor& gate_TF, const at::Tensor& up_TF, const at::Tensor& out_TF);
+
+// In: `gradient_TF` is d loss / d out. Out: `gradient_TF` is d loss / d gate and
+// `up_gradient_TF` d loss / d up.
+void SwigluBackward(const at::Tensor& gate_TF, const at::Tensor& up_TF,
+                    const at::Tensor& gradient_TF, const at::Tensor& up_gradient_TF);
+
+}  // namespace megatrain
+
+#endif  // RUNTIME_OPS_SWIGLU_H_
