@@ -11,8 +11,8 @@ inline int64_t DataMemoryBytes(int64_t row_count, int64_t max_step_tokens) {
   constexpr int64_t kBytesPerRow = 3 * 8;
   // Four int32 a token; a document, of two tokens or more, has an int32 and an int64.
   constexpr int64_t kBytesPerToken = 4 * 4 + 6;
-  // Vectors grow by doubling, and the next step's batch is made while this one trains.
-  constexpr int64_t kBatchCopies = 2 * 2;
+  // Vectors grow by doubling; a batch is made while two steps are on their way.
+  constexpr int64_t kBatchCopies = 2 * 3;
   constexpr int64_t kReadBufferBytes = 1 << 20;
   return kBytesPerRow * (row_count + 1) + kBatchCopies * kBytesPerToken * max_step_tokens +
          kReadBufferBytes;

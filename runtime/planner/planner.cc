@@ -9,15 +9,21 @@
 #include "absl/strings/str_format.h"
 #include "runtime/config/model_layout.h"
 #include "runtime/data/data_memory.h"
+#include "runtime/hoststore/host_store.h"
 #include "runtime/model/workspace_size.h"
-#include "runtime/planner/memory_items.h"
+#include "runtime/pipeline/device_memory.h"
 
 namespace megatrain {
 namespace {
 
-// One more than the int32 positions of a micro-batch can count is never asked for, and products
-// of token counts and widths stay far from overflow.
+// A micro-batch counts its tokens in int32.
 constexpr int64_t kMaxStepTokens = int64_t{1} << 28;
+
+// Of activations: far above any machine, and far below where sums overflow.
+constexpr double kMaxActivationBytes = 1e18;
+
+// Buffers of import and export: pieces of tensors on their way from and to files.
+constexpr int64_t kIoBufferBytes = int64_t{16} << 20;
 
 // Double buffering: one slot is filled or emptied while the other is used.
 constexpr int kDefaultSlotCount = 2;
@@ -26,12 +32,12 @@ constexpr int kDefaultSlotCount = 2;
 struct TokenCounts {
   int64_t document = 0;
   int64_t micro_batch = 0;
+  int64_t step = 0;
   int64_t micro_batches = 0;
-  int64_t step() const { return micro_batch * micro_batches; }
 };
 
 // Absent when the shape's counts are out of range.
-std::optional<TokenCounts> CountTokens(const JobShape& shape) {
+std::optional<TokenCounts> CountTokens(const ModelConfig& config, const JobShape& shape) {
   const int64_t micro_rows = shape.micro_batch_rows == 0
                                  ? shape.batch_rows
                                  : std::min(shape.micro_batch_rows, shape.batch_rows);
@@ -44,9 +50,14 @@ std::optional<TokenCounts> CountTokens(const JobShape& shape) {
   tokens.document = shape.longest_row_tokens == 0
                         ? shape.max_sequence_length
                         : std::min(shape.longest_row_tokens, shape.max_sequence_length);
-  tokens.micro_batch = micro_rows * (shape.packing ? shape.max_sequence_length : tokens.document);
+  const int64_t row = shape.packing ? shape.max_sequence_length : tokens.document;
+  tokens.micro_batch = micro_rows * row;
+  tokens.step = shape.batch_rows * row;
   tokens.micro_batches = (shape.batch_rows + micro_rows - 1) / micro_rows;
-  if (tokens.micro_batch > kMaxStepTokens || tokens.step() > kMaxStepTokens) {
+  const double activation_bytes =
+      static_cast<double>(tokens.step + tokens.micro_batches * kActivationAlignmentTokens) *
+      static_cast<double>(config.hidden_size * (config.layer_count + 2)) * sizeof(float);
+  if (tokens.step > kMaxStepTokens || activation_bytes > kMaxActivationBytes) {
     return std::nullopt;
   }
   return tokens;
@@ -61,10 +72,16 @@ ModelLayout PlanningLayout(const ModelConfig& config, bool trainable) {
   const int64_t head = (config.tied ? 0 : table) + config.hidden_size;
   const int64_t layers = config.ParameterCount() - table - head;
   ModelLayout layout{.units = {}, .tied = config.tied};
-  const auto add = [&layout](UnitKind kind, int layer, int64_t elements) {
+  const auto add = [&](UnitKind kind, int layer, int64_t elements) {
     layout.units.push_back(UnitLayout{kind, layer, {}, elements});
   };
   add(UnitKind::kEmbedding, -1, table);
+  layout.units.back().tensors.push_back({.role = TensorRole::kTokenTable,
+                                         .name = "",
+                                         .shape = {config.vocab_size, config.hidden_size},
+                                         .offset_elements = 0,
+                                         .element_count = table,
+                                         .decays = true});
   for (int layer = 0; layer < config.layer_count; ++layer) {
     add(UnitKind::kDecoderLayer, layer, (layers + config.layer_count - 1) / config.layer_count);
   }
@@ -87,34 +104,37 @@ int64_t Sum(const std::vector<MemoryItem>& items) {
   return total;
 }
 
-// The pipeline of a plan, without sizes that do not depend on order and slots.
-DeviceShape MakeDeviceShape(const Plan& plan, const JobShape& shape) {
-  return DeviceShape{.order = plan.order,
-                     .weight_slot_count = plan.weight_slot_count,
-                     .gradient_slot_count = plan.gradient_slot_count,
-                     .compute_dtype = shape.compute_dtype,
-                     .max_micro_batch_tokens = plan.max_micro_batch_tokens,
-                     .max_micro_batches = plan.max_micro_batches,
-                     .workspace_bytes = plan.workspace_bytes};
+std::vector<MemoryItem> HostStoreItems(const ModelLayout& layout, ComputeDtype compute_dtype) {
+  const HostStore::Options options{.gradient_bytes = static_cast<int>(SizeBytes(compute_dtype))};
+  std::vector<MemoryItem> items;
+  for (const auto& [kind, size_bytes] : HostStore::Bytes(layout, options)) {
+    items.push_back({kind, size_bytes});
+  }
+  return items;
 }
 
-void SetOrderAndDevice(const ModelLayout& layout, const ModelConfig& config, const JobShape& shape,
-                       Plan& plan) {
-  plan.gradient_slot_count = kDefaultSlotCount;
-  plan.weight_slot_count = shape.resident_weights         ? static_cast<int>(config.layer_count)
-                           : shape.weight_slot_count == 0 ? kDefaultSlotCount
-                                                          : shape.weight_slot_count;
-  plan.order = shape.order.value_or(MicroBatchOrder::kLayerMajor);
-  plan.device = DeviceItems(layout, config.hidden_size, MakeDeviceShape(plan, shape));
-  if (shape.order.has_value()) {
-    return;
+PipelineOptions ChoosePipeline(const ModelConfig& config, const ModelLayout& layout,
+                               const JobShape& shape, const TokenCounts& tokens) {
+  PipelineOptions options{
+      .order = shape.order.value_or(MicroBatchOrder::kLayerMajor),
+      .weight_slot_count =
+          shape.weight_slot_count == 0 ? kDefaultSlotCount : shape.weight_slot_count,
+      .gradient_slot_count = kDefaultSlotCount,
+      .resident_weights = shape.resident_weights,
+      .compute_dtype = shape.compute_dtype,
+      .max_micro_batch_tokens = tokens.micro_batch,
+      .max_step_tokens = tokens.step,
+      .max_micro_batches = static_cast<int>(tokens.micro_batches),
+      .workspace_bytes = PlanWorkspaceBytes(config, shape.compute_dtype, tokens)};
+  if (!shape.order.has_value()) {
+    PipelineOptions other = options;
+    other.order = MicroBatchOrder::kMicroBatchMajor;
+    if (MapDeviceMemory(layout, other).bytes.total() <
+        MapDeviceMemory(layout, options).bytes.total()) {
+      return other;
+    }
   }
-  Plan other = plan;
-  other.order = MicroBatchOrder::kMicroBatchMajor;
-  other.device = DeviceItems(layout, config.hidden_size, MakeDeviceShape(other, shape));
-  if (Sum(other.device) < Sum(plan.device)) {
-    plan = std::move(other);
-  }
+  return options;
 }
 
 int64_t Limited(int64_t available_bytes, int64_t limit_bytes) {
@@ -142,17 +162,17 @@ Plan PlanMemory(const ModelConfig& config, const JobShape& shape, const MachineP
   plan.trainable = CheckTrainable(config).ok();
   plan.parameter_count = config.ParameterCount();
   plan.active_parameter_count = config.ActiveParameterCount();
-  plan.max_document_tokens = tokens.document;
-  plan.max_micro_batch_tokens = tokens.micro_batch;
-  plan.max_micro_batches = tokens.micro_batches;
-  plan.workspace_bytes = PlanWorkspaceBytes(config, shape.compute_dtype, tokens);
   const ModelLayout layout = PlanningLayout(config, plan.trainable);
-  SetOrderAndDevice(layout, config, shape, plan);
-
+  plan.pipeline = ChoosePipeline(config, layout, shape, tokens);
+  const DeviceBytes device = MapDeviceMemory(layout, plan.pipeline).bytes;
+  plan.device = {{"weights", device.weights},
+                 {"gradients", device.gradients},
+                 {"activations", device.activations},
+                 {"workspace", device.workspace}};
   plan.host = HostStoreItems(layout, shape.compute_dtype);
   plan.host.push_back({"libraries", machine.engine_baseline_bytes});
   plan.host.push_back({"io_buffers", kIoBufferBytes});
-  plan.host.push_back({"data", DataMemoryBytes(shape.row_count, tokens.step())});
+  plan.host.push_back({"data", DataMemoryBytes(shape.row_count, tokens.step)});
   plan.host_available_bytes = Limited(machine.host_available_bytes, shape.host_limit_bytes);
   if (machine.backend == Backend::kCpu) {
     plan.host.push_back({"device_arena", Sum(plan.device)});
@@ -169,7 +189,7 @@ Plan PlanMemory(const ModelConfig& config, const JobShape& shape, const MachineP
 }
 
 bool Fits(const ModelConfig& config, const JobShape& shape, const MachineProfile& machine) {
-  const std::optional<TokenCounts> tokens = CountTokens(shape);
+  const std::optional<TokenCounts> tokens = CountTokens(config, shape);
   return tokens && PlanMemory(config, shape, machine, *tokens).fits;
 }
 
@@ -185,9 +205,16 @@ int64_t LargestThat(int64_t limit, const std::function<bool(int64_t)>& fits) {
   return low;
 }
 
+// Tokens of the longest row that the shape allows for.
+int64_t MaxRowTokens(const JobShape& shape) {
+  return shape.packing || shape.longest_row_tokens == 0
+             ? shape.max_sequence_length
+             : std::min(shape.longest_row_tokens, shape.max_sequence_length);
+}
+
 std::string WhatWouldFit(const ModelConfig& config, const JobShape& shape,
                          const MachineProfile& machine, const Plan& plan) {
-  const int64_t tokens = LargestThat(plan.max_document_tokens, [&](int64_t value) {
+  const int64_t tokens = LargestThat(MaxRowTokens(shape), [&](int64_t value) {
     JobShape smaller = shape;
     smaller.max_sequence_length = value;
     return Fits(config, smaller, machine);
@@ -251,7 +278,7 @@ std::string FitVerdict(const ModelConfig& config, const JobShape& shape,
 }  // namespace
 
 Plan PlanJob(const ModelConfig& config, const JobShape& shape, const MachineProfile& machine) {
-  const std::optional<TokenCounts> tokens = CountTokens(shape);
+  const std::optional<TokenCounts> tokens = CountTokens(config, shape);
   if (!tokens) {
     Plan plan;
     plan.verdict = absl::StrCat(

@@ -12,6 +12,7 @@
 
 #include "runtime/config/model_config.h"
 #include "runtime/model/layer_template.h"
+#include "runtime/pipeline/pipeline_options.h"
 #include "runtime/planner/machine.h"
 #include "runtime/schedule/schedule.h"
 
@@ -54,13 +55,7 @@ struct Plan {
   int64_t active_parameter_count = 0;
 
   // What the engine sets its pipeline up with.
-  MicroBatchOrder order = MicroBatchOrder::kLayerMajor;
-  int weight_slot_count = 0;
-  int gradient_slot_count = 0;
-  int64_t max_document_tokens = 0;
-  int64_t max_micro_batch_tokens = 0;
-  int64_t max_micro_batches = 0;
-  int64_t workspace_bytes = 0;
+  PipelineOptions pipeline;
 };
 
 // Counts of `shape` that are out of range are not fitting, with a verdict that says so.

@@ -177,14 +177,14 @@ TEST(PlannerTest, OrderTakesTheLesserMemoryUnlessAsked) {
   const ModelConfig config = Parse(SmolLm2Json());
   JobShape shape{.batch_rows = 8, .micro_batch_rows = 1, .max_sequence_length = 32};
   const MachineProfile machine = SmallHost(64 * kGibibyte);
-  EXPECT_EQ(PlanJob(config, shape, machine).order, MicroBatchOrder::kLayerMajor);
+  EXPECT_EQ(PlanJob(config, shape, machine).pipeline.order, MicroBatchOrder::kLayerMajor);
   shape.batch_rows = 256;
   shape.max_sequence_length = 2048;
   const Plan automatic = PlanJob(config, shape, machine);
-  EXPECT_EQ(automatic.order, MicroBatchOrder::kMicroBatchMajor);
+  EXPECT_EQ(automatic.pipeline.order, MicroBatchOrder::kMicroBatchMajor);
   shape.order = MicroBatchOrder::kLayerMajor;
   const Plan asked = PlanJob(config, shape, machine);
-  EXPECT_EQ(asked.order, MicroBatchOrder::kLayerMajor);
+  EXPECT_EQ(asked.pipeline.order, MicroBatchOrder::kLayerMajor);
   EXPECT_LT(automatic.device_bytes, asked.device_bytes);
 }
 
@@ -196,9 +196,10 @@ TEST(PlannerTest, KnownDataMakesThePlanSmaller) {
   shape.row_count = 1280;
   const Plan known = PlanJob(config, shape, SmallHost(20 * kGibibyte));
   EXPECT_LT(known.host_bytes, unknown.host_bytes);
-  EXPECT_EQ(known.max_micro_batch_tokens, 8 * 33);
+  EXPECT_EQ(known.pipeline.max_micro_batch_tokens, 8 * 33);
   shape.packing = true;
-  EXPECT_EQ(PlanJob(config, shape, SmallHost(20 * kGibibyte)).max_micro_batch_tokens, 8 * 1024);
+  EXPECT_EQ(PlanJob(config, shape, SmallHost(20 * kGibibyte)).pipeline.max_micro_batch_tokens,
+            8 * 1024);
 }
 
 TEST(PlannerTest, LimitsOfTheJobCount) {
