@@ -4,6 +4,7 @@
 #include <condition_variable>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/time/time.h"
 #include "runtime/base/mutex.h"
 
 namespace megatrain {
@@ -13,6 +14,11 @@ class ConditionVariable {
  public:
   // Releases `mutex`, sleeps until notified (or spuriously), takes it again: call in a loop.
   void Wait(Mutex* mutex) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) { condition_.wait(*mutex); }
+
+  // The same, but for `timeout` at most.
+  void WaitFor(Mutex* mutex, absl::Duration timeout) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+    condition_.wait_for(*mutex, absl::ToChronoNanoseconds(timeout));
+  }
 
   void NotifyOne() { condition_.notify_one(); }
   void NotifyAll() { condition_.notify_all(); }

@@ -16,7 +16,7 @@ Executor::~Executor() {
     MutexLock lock(&mutex_);
     stopping_ = true;
   }
-  changed_.notify_all();
+  changed_.NotifyAll();
   for (std::thread& thread : threads_) {
     thread.join();
   }
@@ -27,7 +27,7 @@ void Executor::Run(std::function<void()> work) {
     MutexLock lock(&mutex_);
     queue_.push_back(std::move(work));
   }
-  changed_.notify_one();
+  changed_.NotifyOne();
 }
 
 void Executor::Loop() {
@@ -36,7 +36,7 @@ void Executor::Loop() {
     {
       MutexLock lock(&mutex_);
       while (queue_.empty() && !stopping_) {
-        changed_.wait(mutex_);
+        changed_.Wait(&mutex_);
       }
       if (queue_.empty()) {
         return;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "runtime/base/condition_variable.h"
 #include "runtime/base/mutex.h"
 
 namespace megatrain {
@@ -31,7 +32,7 @@ class Executor {
   void Loop();
 
   Mutex mutex_;
-  std::condition_variable_any changed_;
+  ConditionVariable changed_;
   std::deque<std::function<void()>> queue_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<std::thread> threads_;

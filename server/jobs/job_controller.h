@@ -1,0 +1,96 @@
+// Decides what becomes of jobs. Handlers of calls only record wishes; this acts on them.
+
+#ifndef SERVER_JOBS_JOB_CONTROLLER_H_
+#define SERVER_JOBS_JOB_CONTROLLER_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "server/jobs/job_change.h"
+#include "server/jobs/job_log.h"
+#include "server/jobs/job_materials.h"
+#include "server/jobs/job_observer.h"
+#include "server/jobs/job_record.h"
+#include "server/jobs/job_runner.h"
+#include "server/jobs/job_store.h"
+
+namespace megatrain {
+
+// One thread calls Tick; it runs one job at a time. Every change of state is in the store before
+// it has an effect outside, so that a new controller over the same store goes on where a killed
+// one stood: jobs that were under way wait again with one attempt more, or fail when that was the
+// last; a trained job is published without training it again. When the store cannot be written,
+// nothing is lost: the change is tried again by the next tick.
+class JobController {
+ public:
+  struct Parts {
+    JobStore& store;
+    JobRunner& runner;
+    JobMaterials& materials;
+    JobLog& log;
+    JobObserver& observer;
+  };
+
+  // `wake` is called from any thread when a tick would find news. All parts outlive this; late
+  // answers of the materials may come after it is gone.
+  JobController(const Parts& parts, std::function<void()> wake);
+  ~JobController();
+
+  JobController(const JobController&) = delete;
+  JobController& operator=(const JobController&) = delete;
+
+  // Takes in what happened and what is wished, and acts. Blocks on the store and the log only.
+  // The result is that of the store, for the caller's log.
+  absl::Status Tick(absl::Time now);
+
+  // From now on no job starts, and the one under way goes back into the queue, without an attempt
+  // more. Any thread.
+  void Drain();
+
+  // Nothing is under way. Any thread.
+  bool Idle() const { return idle_; }
+
+ private:
+  class Inbox;
+  struct Current;
+
+  absl::Status Recover(absl::Time now);
+  absl::Status RecoverOne(const JobRecord& record, absl::Time now);
+  absl::Status CancelWaiting(const std::vector<JobRecord>& jobs, absl::Time now);
+  void StartNext(const std::vector<JobRecord>& jobs, absl::Time now);
+
+  // News of the current job: each changes `current_`, which Advance then saves and acts on.
+  void TakeWish(const std::vector<JobRecord>& jobs, absl::Time now);
+  void TakeDrain(absl::Time now);
+  void TakeAnswers(absl::Time now);
+  void TakeRunnerEvents(absl::Time now);
+  void TakeEngineEvent(const engine::v1::RunJobEvent& event, absl::Time now);
+  void TakeTrained(int64_t peak_host_bytes, absl::Time now);
+  void TakeRunEnd(const v1::JobReason& reason, bool engine_died, absl::Time now);
+
+  absl::Status Advance();
+  bool Act();  // true: the stage changed, and there may be more to do
+  void EndCurrent(v1::JobState state, const v1::JobReason& reason, absl::Time now);
+  void PutBackCurrent(const v1::JobReason& reason, bool counts, absl::Time now);
+  absl::Status Save(JobChange& change);
+  void Log(const v1::Job& job, absl::Time now, const std::string& line);
+
+  const Parts parts_;
+  const std::function<void()> wake_;
+  const std::shared_ptr<Inbox> inbox_;
+  std::unique_ptr<Current> current_;  // the job under way
+  bool recovered_ = false;
+  int64_t last_number_ = 0;  // of a preparation, a run or a publication
+  std::atomic<bool> draining_ = false;
+  std::atomic<bool> idle_ = false;
+};
+
+}  // namespace megatrain
+
+#endif  // SERVER_JOBS_JOB_CONTROLLER_H_

@@ -1,0 +1,38 @@
+// Who wants to know what the controller does: metrics and watchers.
+
+#ifndef SERVER_JOBS_JOB_OBSERVER_H_
+#define SERVER_JOBS_JOB_OBSERVER_H_
+
+#include <string>
+#include <vector>
+
+#include "megatrain/engine/v1/engine.pb.h"
+#include "megatrain/v1/job.pb.h"
+#include "server/jobs/job_record.h"
+
+namespace megatrain {
+
+// Called from the controller's thread; returns soon.
+class JobObserver {
+ public:
+  virtual ~JobObserver() = default;
+
+  // The job and its events, as they are now in the store, changed.
+  virtual void OnChange(const v1::Job& job) = 0;
+
+  // A step ended.
+  virtual void OnStep(const v1::Job& job, const v1::StepRecord& step) = 0;
+
+  // The job became final.
+  virtual void OnEnd(const v1::Job& job) = 0;
+
+  // New figures of the engine's streams.
+  virtual void OnFigures(const engine::v1::StreamFigures& figures) = 0;
+
+  // Every job that is not final, once a tick.
+  virtual void OnActiveJobs(const std::vector<JobRecord>& jobs) = 0;
+};
+
+}  // namespace megatrain
+
+#endif  // SERVER_JOBS_JOB_OBSERVER_H_

@@ -1,0 +1,34 @@
+#include "server/jobs/scheduling_policy.h"
+
+namespace megatrain {
+namespace {
+
+bool Waits(const JobRecord& record) {
+  return record.job.state() == v1::JOB_STATE_QUEUED && !record.cancel_wished;
+}
+
+}  // namespace
+
+int NextJob(const std::vector<JobRecord>& jobs) {
+  int next = -1;
+  for (int i = 0; i < static_cast<int>(jobs.size()); ++i) {
+    if (Waits(jobs[i]) && (next < 0 || jobs[i].acceptance < jobs[next].acceptance)) {
+      next = i;
+    }
+  }
+  return next;
+}
+
+int QueuePosition(const std::vector<JobRecord>& jobs, const std::string& name) {
+  const JobRecord* self = nullptr;
+  for (const JobRecord& record : jobs) {
+    self = record.job.name() == name && Waits(record) ? &record : self;
+  }
+  int position = 0;
+  for (const JobRecord& record : jobs) {
+    position += self != nullptr && Waits(record) && record.acceptance < self->acceptance ? 1 : 0;
+  }
+  return position;
+}
+
+}  // namespace megatrain

@@ -1,0 +1,84 @@
+// JobRunner for tests: does what the test says, when the test says it.
+
+#ifndef SERVER_JOBS_SCRIPTED_JOB_RUNNER_H_
+#define SERVER_JOBS_SCRIPTED_JOB_RUNNER_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "server/jobs/job_runner.h"
+
+namespace megatrain {
+
+// Not thread-safe: test and controller share a thread.
+class ScriptedJobRunner final : public JobRunner {
+ public:
+  bool Ready() override { return ready && !running.has_value(); }
+
+  void Start(int64_t run, const engine::v1::RunJobRequest& request) override {
+    running = request;
+    run_ = run;
+    stop_asked = false;
+  }
+
+  void Stop() override { stop_asked = true; }
+
+  std::vector<RunnerEvent> TakeEvents() override { return std::exchange(events_, {}); }
+
+  void Emit(engine::v1::RunJobEvent event) { events_.push_back({run_, std::move(event)}); }
+
+  void EmitStarted(int64_t planned_step_count) {
+    engine::v1::RunJobEvent event;
+    event.mutable_started()->set_planned_step_count(planned_step_count);
+    Emit(event);
+  }
+
+  void EmitStep(const v1::StepRecord& step) {
+    engine::v1::RunJobEvent event;
+    *event.mutable_step() = step;
+    Emit(event);
+  }
+
+  // The last events of a run.
+  void Finish() {
+    engine::v1::RunJobEvent event;
+    event.mutable_finished()->set_peak_host_bytes(1000);
+    EndRun({run_, std::move(event)});
+  }
+
+  void Fail(const std::string& code, const std::string& message) {
+    engine::v1::RunJobEvent event;
+    event.mutable_failed()->set_code(code);
+    event.mutable_failed()->set_message(message);
+    EndRun({run_, std::move(event)});
+  }
+
+  void ReportStopped() { EndRun({run_, RunStopped()}); }
+
+  void Die(const std::string& message) {
+    EngineDied died;
+    died.reason.set_code("ENGINE_DIED");
+    died.reason.set_message(message);
+    EndRun({run_, died});
+  }
+
+  bool ready = true;
+  std::optional<engine::v1::RunJobRequest> running;  // from Start to the run's last event
+  bool stop_asked = false;
+
+ private:
+  void EndRun(RunnerEvent event) {
+    events_.push_back(std::move(event));
+    running.reset();
+  }
+
+  int64_t run_ = 0;
+  std::vector<RunnerEvent> events_;
+};
+
+}  // namespace megatrain
+
+#endif  // SERVER_JOBS_SCRIPTED_JOB_RUNNER_H_
