@@ -21,6 +21,7 @@ class Target:
     rule: str
     name: str
     srcs: tuple[str, ...]
+    data: tuple[str, ...]
     deps: tuple[str, ...]  # full labels, `//package:name` or `@repository//:name`
     visibility: tuple[str, ...]
     tags: tuple[str, ...]
@@ -101,6 +102,7 @@ def targets() -> tuple[Target, ...]:
                     rule=rule,
                     name=_strings(keywords["name"])[0],
                     srcs=_strings(keywords.get("srcs")),
+                    data=_strings(keywords.get("data")),
                     deps=tuple(full_label(d, package) for d in _strings(keywords.get("deps"))),
                     visibility=_strings(keywords.get("visibility")),
                     tags=_strings(keywords.get("tags")),

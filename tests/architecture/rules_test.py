@@ -71,7 +71,8 @@ class RulesTest(unittest.TestCase):
                 missing.append(f"{rule}: no test target {label}")
                 continue
             target = tests[label]
-            sources = [f"{target.package}/{name.lstrip(':')}" for name in target.srcs]
+            names = [name.lstrip(":") for name in (*target.srcs, *target.data)]
+            sources = [f"{target.package}/{name}" for name in names]
             if not any(_holds_case(source, case) for source in sources):
                 missing.append(f"{rule}: no case {case} in {label}")
         self.assertEqual([], missing)
