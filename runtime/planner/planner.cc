@@ -117,8 +117,9 @@ PipelineOptions ChoosePipeline(const ModelConfig& config, const ModelLayout& lay
                                const JobShape& shape, const TokenCounts& tokens) {
   PipelineOptions options{
       .order = shape.order.value_or(MicroBatchOrder::kLayerMajor),
-      .weight_slot_count =
-          shape.weight_slot_count == 0 ? kDefaultSlotCount : shape.weight_slot_count,
+      .weight_slot_count = shape.resident_weights         ? static_cast<int>(config.layer_count)
+                           : shape.weight_slot_count == 0 ? kDefaultSlotCount
+                                                          : shape.weight_slot_count,
       .gradient_slot_count = kDefaultSlotCount,
       .resident_weights = shape.resident_weights,
       .compute_dtype = shape.compute_dtype,

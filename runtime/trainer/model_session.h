@@ -1,0 +1,51 @@
+#ifndef RUNTIME_TRAINER_MODEL_SESSION_H_
+#define RUNTIME_TRAINER_MODEL_SESSION_H_
+
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "runtime/base/clock.h"
+#include "runtime/config/model_config.h"
+#include "runtime/config/model_layout.h"
+#include "runtime/device/device.h"
+#include "runtime/hoststore/host_store.h"
+#include "runtime/model/layer_template.h"
+#include "runtime/optimizer/optimizer_pool.h"
+#include "runtime/pipeline/pipeline_options.h"
+#include "runtime/pipeline/step_pipeline.h"
+
+namespace megatrain {
+
+// What a model needs to be trained, wired together: store, templates, device, optimizer threads
+// and the pipeline over them. Destroying it gives all of it back to the system.
+class ModelSession {
+ public:
+  // With all weights zero. Requires a config that can be trained; `clock` outlives the session.
+  // RESOURCE_EXHAUSTED when the system has not the memory.
+  static absl::StatusOr<std::unique_ptr<ModelSession>> Create(const ModelConfig& config,
+                                                              int optimizer_threads, Clock& clock,
+                                                              ComputeDtype compute_dtype);
+
+  // Takes the device memory. Once, after the weights are loaded: until then the host has more room
+  // for the file's pages.
+  absl::Status StartPipeline(const PipelineOptions& options);
+
+  const ModelLayout& layout() const { return layout_; }
+  HostStore& store() { return *store_; }
+  StepPipeline& pipeline() { return *pipeline_; }
+
+ private:
+  ModelSession(ModelLayout layout, int optimizer_threads, Clock& clock);
+
+  const ModelLayout layout_;
+  std::unique_ptr<HostStore> store_;
+  std::unique_ptr<ModelTemplates> templates_;
+  std::unique_ptr<Device> device_;
+  OptimizerPool pool_;
+  std::unique_ptr<StepPipeline> pipeline_;  // last: it uses all of the above
+};
+
+}  // namespace megatrain
+
+#endif  // RUNTIME_TRAINER_MODEL_SESSION_H_

@@ -1,0 +1,179 @@
+#include "server/engine/engine_service.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/planner/machine.h"
+#include "server/engine/job_conversion.h"
+#include "spdlog/spdlog.h"
+
+namespace megatrain {
+namespace {
+
+// Of a process that runs many jobs, from the figures of one job and of the jobs before. Time
+// outside of jobs is a wait for work.
+AllStreamFigures AddPast(const AllStreamFigures& past, const AllStreamFigures& job,
+                         absl::Duration since_start) {
+  AllStreamFigures total = past;
+  for (size_t i = 0; i < total.size(); ++i) {
+    StreamFigures& stream = total[i];
+    stream.busy += job[i].busy;
+    absl::Duration accounted = stream.busy;
+    for (size_t reason = 0; reason < stream.waits.size(); ++reason) {
+      stream.waits[reason] += job[i].waits[reason];
+      accounted += stream.waits[reason];
+    }
+    stream.operation_count += job[i].operation_count;
+    stream.wall = since_start;
+    stream.waits[static_cast<size_t>(WaitReason::kNoWork)] += since_start - accounted;
+  }
+  return total;
+}
+
+// Turns what the trainer tells into events of the call.
+class CallObserver final : public TrainObserver {
+ public:
+  CallObserver(RunJobCall& call, const Clock& clock, absl::Duration process_start,
+               const AllStreamFigures& past)
+      : call_(call), clock_(clock), process_start_(process_start), past_(past), total_(past) {}
+
+  void OnPhase(TrainPhase phase) override {
+    engine::v1::RunJobEvent event;
+    event.set_phase(PhaseName(phase));
+    call_.Send(std::move(event));
+  }
+
+  void OnPlanned(const Plan& plan, int64_t step_count) override {
+    engine::v1::RunJobEvent event;
+    *event.mutable_started() = StartedToProto(plan, step_count);
+    call_.Send(std::move(event));
+  }
+
+  void OnStep(const StepReport& report, const AllStreamFigures& figures) override {
+    engine::v1::RunJobEvent step;
+    *step.mutable_step() = StepRecordToProto(report, clock_.WallNow());
+    call_.Send(std::move(step));
+    total_ = AddPast(past_, figures, clock_.MonotonicNow() - process_start_);
+    engine::v1::RunJobEvent streams;
+    *streams.mutable_streams() =
+        StreamFiguresToProto(total_, ReadProcessMemory("").value_or(ProcessMemory{}));
+    call_.Send(std::move(streams));
+  }
+
+  void OnLogLine(const std::string& line) override {
+    spdlog::info("{}: {}", call_.request().name(), line);
+    engine::v1::RunJobEvent event;
+    event.set_log_line(line);
+    call_.Send(std::move(event));
+  }
+
+  bool StopRequested() override { return call_.cancelled(); }
+
+  const AllStreamFigures& total() const { return total_; }
+
+ private:
+  RunJobCall& call_;
+  const Clock& clock_;
+  const absl::Duration process_start_;
+  const AllStreamFigures past_;
+  AllStreamFigures total_;
+};
+
+}  // namespace
+
+EngineService::EngineService(const Options& options, Trainer& trainer, const Clock& clock)
+    : options_(options), trainer_(trainer), clock_(clock), start_time_(clock.MonotonicNow()) {}
+
+void EngineService::RunJobs() {
+  while (const std::shared_ptr<RunJobCall> call = NextCall()) {
+    spdlog::info("{}: starts", call->request().name());
+    RunOne(*call);
+    {
+      MutexLock lock(&mutex_);
+      current_.reset();
+      running_ = false;
+    }
+    // Only now, so that a client that has seen the end can start the next job at once.
+    call->End(call->cancelled() ? grpc::Status(grpc::StatusCode::CANCELLED, "the job was stopped")
+                                : grpc::Status::OK);
+  }
+}
+
+// Waits for a call; nullptr when the service stops.
+std::shared_ptr<RunJobCall> EngineService::NextCall() {
+  MutexLock lock(&mutex_);
+  while (!stopping_ && current_ == nullptr) {
+    changed_.Wait(&mutex_);
+  }
+  if (stopping_) {
+    if (current_ != nullptr) {  // came, but was not begun
+      current_->End(grpc::Status(grpc::StatusCode::UNAVAILABLE, "the engine stops"));
+      current_.reset();
+    }
+    return nullptr;
+  }
+  running_ = true;
+  return current_;
+}
+
+void EngineService::RunOne(RunJobCall& call) {
+  CallObserver observer(call, clock_, start_time_, past_figures_);
+  const absl::StatusOr<TrainJob> job = TrainJobFromProto(call.request());
+  const absl::StatusOr<TrainResult> result =
+      job.ok() ? trainer_.Run(*job, observer) : absl::StatusOr<TrainResult>(job.status());
+  past_figures_ = observer.total();
+  engine::v1::RunJobEvent event;
+  if (result.ok()) {
+    spdlog::info("{}: succeeded", call.request().name());
+    event.mutable_finished()->set_peak_host_bytes(result->peak_host_bytes);
+  } else {
+    spdlog::warn("{}: {}", call.request().name(), result.status().ToString());
+    *event.mutable_failed() = ReasonToProto(result.status());
+  }
+  call.Send(std::move(event));
+}
+
+void EngineService::Stop() {
+  MutexLock lock(&mutex_);
+  stopping_ = true;
+  if (current_ != nullptr) {
+    current_->Cancel();
+  }
+  changed_.NotifyAll();
+}
+
+grpc::ServerUnaryReactor* EngineService::GetEngine(grpc::CallbackServerContext* context,
+                                                   const engine::v1::GetEngineRequest*,
+                                                   engine::v1::Engine* response) {
+  response->set_backend(options_.backend);
+  response->set_baseline_bytes(options_.baseline_bytes);
+  // On the CPU the device arena is host memory: it may take what there is.
+  response->set_device_memory_bytes(
+      ReadAvailableHostMemory("").value_or(HostMemory{}).available_bytes);
+  {
+    MutexLock lock(&mutex_);
+    response->set_busy(current_ != nullptr);
+  }
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  reactor->Finish(grpc::Status::OK);
+  return reactor;
+}
+
+grpc::ServerWriteReactor<engine::v1::RunJobEvent>* EngineService::RunJob(
+    grpc::CallbackServerContext*, const engine::v1::RunJobRequest* request) {
+  const std::shared_ptr<RunJobCall> call = RunJobCall::Make(*request);
+  MutexLock lock(&mutex_);
+  if (stopping_) {
+    call->End(grpc::Status(grpc::StatusCode::UNAVAILABLE, "the engine stops"));
+  } else if (current_ != nullptr) {
+    call->End(grpc::Status(
+        grpc::StatusCode::FAILED_PRECONDITION,
+        absl::StrCat("the engine runs ", current_->request().name(), ": one job at a time")));
+  } else {
+    current_ = call;
+    changed_.NotifyAll();
+  }
+  return call.get();
+}
+
+}  // namespace megatrain

@@ -1,0 +1,221 @@
+#include "server/engine/job_conversion.h"
+
+#include <cmath>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/status_macros.h"
+
+namespace megatrain {
+namespace {
+
+// The value of a name, or INVALID_ARGUMENT that lists the names.
+template <typename Value>
+absl::StatusOr<Value> Named(const char* field, const std::string& name,
+                            const std::map<std::string, Value>& values) {
+  const auto found = values.find(name);
+  if (found != values.end()) {
+    return found->second;
+  }
+  std::string known;
+  for (const auto& [known_name, value] : values) {
+    absl::StrAppend(&known, known.empty() ? "" : ", ", known_name);
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(field, " is \"", name, "\": it must be one of ", known));
+}
+
+absl::Status CheckNumber(const char* field, double value, bool in_range, const char* range) {
+  if (std::isfinite(value) && in_range) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(field, " is ", value, ": it must be ", range));
+}
+
+absl::Status SetOptimizer(const v1::OptimizerOptions& options, TrainJob& job) {
+  if (options.name() != "adamw") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("train.optimizer.name is \"", options.name(), "\": it must be adamw"));
+  }
+  job.schedule.peak = options.learning_rate();
+  job.optimizer.beta1 = options.beta1();
+  job.optimizer.beta2 = options.beta2();
+  job.optimizer.epsilon = options.epsilon();
+  job.optimizer.weight_decay = options.weight_decay();
+  const auto is_beta = [](double beta) { return beta >= 0 && beta < 1; };
+  MT_RETURN_IF_ERROR(CheckNumber("train.optimizer.learning_rate", options.learning_rate(),
+                                 options.learning_rate() >= 0, "at least 0"));
+  MT_RETURN_IF_ERROR(CheckNumber("train.optimizer.beta1", options.beta1(), is_beta(options.beta1()),
+                                 "at least 0 and below 1"));
+  MT_RETURN_IF_ERROR(CheckNumber("train.optimizer.beta2", options.beta2(), is_beta(options.beta2()),
+                                 "at least 0 and below 1"));
+  MT_RETURN_IF_ERROR(CheckNumber("train.optimizer.epsilon", options.epsilon(),
+                                 options.epsilon() > 0, "greater than 0"));
+  return CheckNumber("train.optimizer.weight_decay", options.weight_decay(),
+                     options.weight_decay() >= 0, "at least 0");
+}
+
+absl::Status SetSchedule(const v1::ScheduleOptions& options, TrainJob& job) {
+  MT_ASSIGN_OR_RETURN(job.schedule.shape,
+                      Named<LearningRateShape>("train.schedule.name", options.name(),
+                                               {{"constant", LearningRateShape::kConstant},
+                                                {"linear", LearningRateShape::kLinear},
+                                                {"cosine", LearningRateShape::kCosine}}));
+  job.schedule.warmup_steps = options.warmup_steps();
+  job.schedule.floor_ratio = options.floor_ratio();
+  MT_RETURN_IF_ERROR(CheckNumber("train.schedule.warmup_steps",
+                                 static_cast<double>(options.warmup_steps()),
+                                 options.warmup_steps() >= 0, "at least 0"));
+  return CheckNumber("train.schedule.floor_ratio", options.floor_ratio(),
+                     options.floor_ratio() >= 0 && options.floor_ratio() <= 1, "from 0 to 1");
+}
+
+absl::Status SetTrain(const v1::TrainOptions& options, TrainJob& job) {
+  job.batches = {.batch_rows = options.batch_rows(),
+                 .micro_batch_rows = options.micro_batch_rows(),
+                 .max_sequence_length = options.max_sequence_length(),
+                 .packing = options.packing(),
+                 .seed = options.seed(),
+                 .epochs = options.epochs(),
+                 .steps = options.steps()};
+  MT_ASSIGN_OR_RETURN(
+      job.compute_dtype,
+      Named<ComputeDtype>("train.compute_dtype", options.compute_dtype(),
+                          {{"fp32", ComputeDtype::kFloat32}, {"bf16", ComputeDtype::kBfloat16}}));
+  job.max_gradient_norm = options.max_gradient_norm();
+  job.nonfinite_step_limit = options.nonfinite_step_limit();
+  MT_RETURN_IF_ERROR(CheckNumber("train.max_gradient_norm", options.max_gradient_norm(),
+                                 options.max_gradient_norm() >= 0, "at least 0"));
+  MT_RETURN_IF_ERROR(CheckNumber("train.nonfinite_step_limit",
+                                 static_cast<double>(options.nonfinite_step_limit()),
+                                 options.nonfinite_step_limit() >= 1, "at least 1"));
+  MT_RETURN_IF_ERROR(SetOptimizer(options.optimizer(), job));
+  return SetSchedule(options.schedule(), job);
+}
+
+absl::Status SetPlacement(const v1::PlacementOptions& options, TrainJob& job) {
+  using Order = std::optional<MicroBatchOrder>;
+  MT_ASSIGN_OR_RETURN(job.order,
+                      Named<Order>("placement.order", options.order(),
+                                   {{"", std::nullopt},
+                                    {"auto", std::nullopt},
+                                    {"layer_major", MicroBatchOrder::kLayerMajor},
+                                    {"micro_batch_major", MicroBatchOrder::kMicroBatchMajor}}));
+  job.weight_slot_count = options.weight_slot_count();
+  job.resident_weights = options.resident_weights();
+  job.host_limit_bytes = options.host_limit_bytes();
+  job.device_limit_bytes = options.hbm_limit_bytes();
+  return absl::OkStatus();
+}
+
+void AddItems(const std::vector<MemoryItem>& items,
+              google::protobuf::RepeatedPtrField<v1::MemoryItem>* result) {
+  for (const MemoryItem& item : items) {
+    v1::MemoryItem* added = result->Add();
+    added->set_kind(item.kind);
+    added->set_size_bytes(item.size_bytes);
+  }
+}
+
+void SetTimestamp(absl::Time time, google::protobuf::Timestamp* result) {
+  const int64_t nanoseconds = absl::ToUnixNanos(time);
+  result->set_seconds(nanoseconds / 1'000'000'000);
+  result->set_nanos(static_cast<int32_t>(nanoseconds % 1'000'000'000));
+}
+
+}  // namespace
+
+absl::StatusOr<TrainJob> TrainJobFromProto(const engine::v1::RunJobRequest& request) {
+  TrainJob job;
+  job.model_path = request.model_path();
+  job.data_path = request.data_path();
+  job.output_path = request.output_path();
+  for (const auto& [field, path] :
+       {std::pair("model_path", request.model_path()), std::pair("data_path", request.data_path()),
+        std::pair("output_path", request.output_path())}) {
+    if (path.empty() || path[0] != '/') {
+      return absl::InvalidArgumentError(
+          absl::StrCat(field, " is \"", path, "\": it must be an absolute path"));
+    }
+  }
+  MT_RETURN_IF_ERROR(SetTrain(request.spec().train(), job));
+  MT_RETURN_IF_ERROR(SetPlacement(request.spec().placement(), job));
+  return job;
+}
+
+engine::v1::Started StartedToProto(const Plan& plan, int64_t step_count) {
+  engine::v1::Started started;
+  started.set_planned_step_count(step_count);
+  v1::Plan& result = *started.mutable_plan();
+  result.set_fits(plan.fits);
+  result.set_verdict(plan.verdict);
+  AddItems(plan.host, result.mutable_host());
+  AddItems(plan.device, result.mutable_device());
+  result.set_host_bytes(plan.host_bytes);
+  result.set_host_available_bytes(plan.host_available_bytes);
+  result.set_device_bytes(plan.device_bytes);
+  result.set_device_available_bytes(plan.device_available_bytes);
+  result.set_parameter_count(plan.parameter_count);
+  result.set_active_parameter_count(plan.active_parameter_count);
+  result.set_step_count(step_count);
+  result.set_order(std::string(OrderName(plan.pipeline.order)));
+  result.set_weight_slot_count(plan.pipeline.weight_slot_count);
+  result.set_trainable(plan.trainable);
+  return started;
+}
+
+v1::StepRecord StepRecordToProto(const StepReport& report, absl::Time end_time) {
+  v1::StepRecord record;
+  record.set_step(report.step);
+  record.set_loss(report.loss);
+  record.set_gradient_norm(report.gradient_norm);
+  record.set_learning_rate(report.learning_rate);
+  record.set_token_count(report.token_count);
+  record.set_loss_token_count(report.loss_token_count);
+  record.set_step_seconds(absl::ToDoubleSeconds(report.duration));
+  record.set_skipped(report.skipped);
+  SetTimestamp(end_time, record.mutable_end_time());
+  return record;
+}
+
+engine::v1::StreamFigures StreamFiguresToProto(const AllStreamFigures& figures,
+                                               const ProcessMemory& memory) {
+  engine::v1::StreamFigures result;
+  for (const StreamKind kind : kAllStreams) {
+    const StreamFigures& stream = figures[static_cast<size_t>(kind)];
+    engine::v1::StreamFigure* added = result.add_streams();
+    added->set_stream(std::string(StreamName(kind)));
+    added->set_busy_seconds(absl::ToDoubleSeconds(stream.busy));
+    for (const WaitReason reason : kAllWaitReasons) {
+      (*added->mutable_wait_seconds())[std::string(WaitReasonName(reason))] =
+          absl::ToDoubleSeconds(stream.wait(reason));
+    }
+    added->set_operation_count(stream.operation_count);
+  }
+  result.set_resident_bytes(memory.resident_bytes);
+  result.set_peak_host_bytes(memory.peak_resident_bytes);
+  return result;
+}
+
+v1::JobReason ReasonToProto(const absl::Status& status) {
+  v1::JobReason reason;
+  reason.set_code(absl::StatusCodeToString(status.code()));
+  reason.set_message(std::string(status.message()));
+  return reason;
+}
+
+const char* PhaseName(TrainPhase phase) {
+  switch (phase) {
+    case TrainPhase::kLoading:
+      return "loading";
+    case TrainPhase::kTraining:
+      return "training";
+    case TrainPhase::kExporting:
+      return "exporting";
+  }
+  return "unknown";
+}
+
+}  // namespace megatrain

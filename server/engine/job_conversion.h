@@ -1,0 +1,32 @@
+// Between the daemon's messages and the runtime's values.
+
+#ifndef SERVER_ENGINE_JOB_CONVERSION_H_
+#define SERVER_ENGINE_JOB_CONVERSION_H_
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "megatrain/engine/v1/engine.pb.h"
+#include "megatrain/v1/job.pb.h"
+#include "runtime/planner/planner.h"
+#include "runtime/trainer/train_job.h"
+
+namespace megatrain {
+
+// INVALID_ARGUMENT names the field that is absent, unknown or out of range.
+absl::StatusOr<TrainJob> TrainJobFromProto(const engine::v1::RunJobRequest& request);
+
+engine::v1::Started StartedToProto(const Plan& plan, int64_t step_count);
+v1::StepRecord StepRecordToProto(const StepReport& report, absl::Time end_time);
+engine::v1::StreamFigures StreamFiguresToProto(const AllStreamFigures& figures,
+                                               const ProcessMemory& memory);
+
+// The status' code in UPPER_SNAKE and its message.
+v1::JobReason ReasonToProto(const absl::Status& status);
+
+// `loading`, `training` or `exporting`.
+const char* PhaseName(TrainPhase phase);
+
+}  // namespace megatrain
+
+#endif  // SERVER_ENGINE_JOB_CONVERSION_H_

@@ -1,0 +1,22 @@
+#include "server/engine/parent_death.h"
+
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+
+namespace megatrain {
+
+absl::Status DieWithParent() {
+  const pid_t parent = getppid();
+  if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) {
+    return absl::ErrnoToStatus(errno, "cannot tie this process to its parent");
+  }
+  if (getppid() != parent) {
+    return absl::AbortedError("the process that started this one is gone");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace megatrain

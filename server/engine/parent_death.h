@@ -1,0 +1,16 @@
+#ifndef SERVER_ENGINE_PARENT_DEATH_H_
+#define SERVER_ENGINE_PARENT_DEATH_H_
+
+#include "absl/status/status.h"
+
+namespace megatrain {
+
+// Has the kernel kill this process when its parent ends, however it ends, so that no engine is
+// left that nobody owns. The kernel means the parent's thread that started this process: a parent
+// starts engines from a thread that lives as long as itself. ABORTED when the parent is gone
+// already.
+absl::Status DieWithParent();
+
+}  // namespace megatrain
+
+#endif  // SERVER_ENGINE_PARENT_DEATH_H_
