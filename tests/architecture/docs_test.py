@@ -43,7 +43,7 @@ def _documented(document: str) -> set[str]:
     """Everything between backticks, and its words."""
     spans = re.findall(r"`([^`\n]+)`", repository.text(document))
     fences = re.findall(r"```.*?\n(.*?)```", repository.text(document), re.DOTALL)
-    words = {word for span in spans + fences for word in re.split(r"[\s,=|\[\]{}:()]+", span)}
+    words = {word for span in spans + fences for word in re.split(r"[\s,=|\[\]{}:().]+", span)}
     return words | set(spans)
 
 
