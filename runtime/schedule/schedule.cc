@@ -64,6 +64,8 @@ WaitReason ReasonOf(EventKind kind) {
       return WaitReason::kUnitUpdated;
     case EventKind::kGradientsOnHost:
       return WaitReason::kNorm;
+    case EventKind::kResult:
+      return WaitReason::kNoWork;
   }
   return WaitReason::kNoWork;
 }
@@ -86,6 +88,9 @@ std::string Describe(const Operation& operation) {
 std::string Describe(EventKey event) {
   if (event.kind == EventKind::kGradientsOnHost) {
     return "gradients_on_host";
+  }
+  if (event.kind == EventKind::kResult) {
+    return "result";
   }
   return absl::StrCat(std::string(WaitReasonName(ReasonOf(event.kind))), "[", event.index, "]");
 }

@@ -69,6 +69,7 @@ enum class EventKind {
   kSlabFree,         // of a gradient slot
   kUnitUpdated,      // of a unit
   kGradientsOnHost,  // of all units; index 0
+  kResult,           // losses and norm of the step are known; index 0, for the host to await
 };
 
 struct EventKey {

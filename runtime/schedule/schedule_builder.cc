@@ -33,7 +33,9 @@ class Builder {
     for (int slot = 0; slot < static_cast<int>(weight_slots_.size()); ++slot) {
       FreeWeightSlot(slot);
     }
-    if (!shape_.forward_only) {
+    if (shape_.forward_only) {
+      operations_.back().records.push_back({EventKind::kResult, 0});
+    } else {
       Optimize();
     }
     return {shape_, std::move(operations_)};
@@ -130,6 +132,7 @@ class Builder {
   void Optimize() {
     Operation norm = {.kind = OperationKind::kNorm, .stream = StreamKind::kOptimizer};
     norm.waits.push_back({EventKind::kGradientsOnHost, 0});
+    norm.records.push_back({EventKind::kResult, 0});
     Emit(std::move(norm));
     for (int unit = 0; unit < shape_.unit_count(); ++unit) {
       Operation update = {

@@ -41,31 +41,31 @@ TEST(ScheduleBuilderTest, ReadsLikeAStep) {
   ASSERT_TRUE(schedule.ok()) << schedule.status();
   EXPECT_THAT(
       Lines(*schedule),
-      ElementsAre("h2d: load_weights unit 0 <unit_updated[0] <slot_free[0] >weights_ready[0]",
-                  "compute: embed_forward unit 0 micro-batch 0 <weights_ready[0] >slot_free[0]",
-                  "h2d: load_weights unit 1 <unit_updated[1] <slot_free[2] >weights_ready[2]",
-                  "compute: layer_forward unit 1 micro-batch 0 <weights_ready[2] >slot_free[2]",
-                  "h2d: load_weights unit 2 <unit_updated[2] <slot_free[2] >weights_ready[2]",
-                  "compute: layer_forward unit 2 micro-batch 0 <weights_ready[2]",
-                  "h2d: load_weights unit 3 <unit_updated[3] <slot_free[1] >weights_ready[1]",
-                  "compute: head unit 3 micro-batch 0 <weights_ready[1] >slot_free[1]",
-                  "compute: finalize_gradients unit 3 >gradient_ready[1]",
-                  "d2h: download_gradients unit 3 <gradient_ready[1]",
-                  "compute: layer_backward unit 2 micro-batch 0 >slot_free[2]",
-                  "compute: finalize_gradients unit 2 >gradient_ready[2]",
-                  "d2h: download_gradients unit 2 <gradient_ready[2] >slab_free[2]",
-                  "h2d: load_weights unit 1 <slot_free[2] >weights_ready[2]",
-                  "compute: layer_backward unit 1 micro-batch 0 <weights_ready[2] "
-                  "<slab_free[2] >slot_free[2]",
-                  "compute: finalize_gradients unit 1 >gradient_ready[2]",
-                  "d2h: download_gradients unit 1 <gradient_ready[2]",
-                  "compute: embed_backward unit 0 micro-batch 0",
-                  "compute: finalize_gradients unit 0 >gradient_ready[0]",
-                  "d2h: download_gradients unit 0 <gradient_ready[0] >gradients_on_host",
-                  "optimizer: norm <gradients_on_host", "optimizer: update unit 0 >unit_updated[0]",
-                  "optimizer: update unit 1 >unit_updated[1]",
-                  "optimizer: update unit 2 >unit_updated[2]",
-                  "optimizer: update unit 3 >unit_updated[3]"));
+      ElementsAre(
+          "h2d: load_weights unit 0 <unit_updated[0] <slot_free[0] >weights_ready[0]",
+          "compute: embed_forward unit 0 micro-batch 0 <weights_ready[0] >slot_free[0]",
+          "h2d: load_weights unit 1 <unit_updated[1] <slot_free[2] >weights_ready[2]",
+          "compute: layer_forward unit 1 micro-batch 0 <weights_ready[2] >slot_free[2]",
+          "h2d: load_weights unit 2 <unit_updated[2] <slot_free[2] >weights_ready[2]",
+          "compute: layer_forward unit 2 micro-batch 0 <weights_ready[2]",
+          "h2d: load_weights unit 3 <unit_updated[3] <slot_free[1] >weights_ready[1]",
+          "compute: head unit 3 micro-batch 0 <weights_ready[1] >slot_free[1]",
+          "compute: finalize_gradients unit 3 >gradient_ready[1]",
+          "d2h: download_gradients unit 3 <gradient_ready[1]",
+          "compute: layer_backward unit 2 micro-batch 0 >slot_free[2]",
+          "compute: finalize_gradients unit 2 >gradient_ready[2]",
+          "d2h: download_gradients unit 2 <gradient_ready[2] >slab_free[2]",
+          "h2d: load_weights unit 1 <slot_free[2] >weights_ready[2]",
+          "compute: layer_backward unit 1 micro-batch 0 <weights_ready[2] "
+          "<slab_free[2] >slot_free[2]",
+          "compute: finalize_gradients unit 1 >gradient_ready[2]",
+          "d2h: download_gradients unit 1 <gradient_ready[2]",
+          "compute: embed_backward unit 0 micro-batch 0",
+          "compute: finalize_gradients unit 0 >gradient_ready[0]",
+          "d2h: download_gradients unit 0 <gradient_ready[0] >gradients_on_host",
+          "optimizer: norm <gradients_on_host >result", "optimizer: update unit 0 >unit_updated[0]",
+          "optimizer: update unit 1 >unit_updated[1]", "optimizer: update unit 2 >unit_updated[2]",
+          "optimizer: update unit 3 >unit_updated[3]"));
 }
 
 TEST(ScheduleBuilderTest, ResidentWeightsCrossTheBusOnce) {

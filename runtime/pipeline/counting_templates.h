@@ -1,0 +1,65 @@
+#ifndef RUNTIME_PIPELINE_COUNTING_TEMPLATES_H_
+#define RUNTIME_PIPELINE_COUNTING_TEMPLATES_H_
+
+#include <cstdint>
+#include <functional>
+
+#include "absl/status/status.h"
+#include "runtime/config/model_layout.h"
+#include "runtime/model/layer_template.h"
+
+namespace megatrain {
+
+// The pipeline's test double of a model: a few products an element in place of attention and
+// MLP, yet with true gradients of a true loss, so that every weight, order and buffer shows in
+// the bits. A layer scales each feature by weights of all its tensors; the head draws the target
+// token's score towards 1. Takes kWorkspaceBytes of workspace.
+class CountingTemplates final : public ModelTemplates {
+ public:
+  static constexpr int64_t kWorkspaceBytes = 1024;
+
+  CountingTemplates(const ModelLayout& layout, ComputeDtype dtype)
+      : layout_(layout), dtype_(dtype) {}
+
+  // Called at the start of every call with its unit; an error is the call's.
+  void set_observer(std::function<absl::Status(int unit)> observer) {
+    observer_ = std::move(observer);
+  }
+
+  // The backward of this layer adds an infinity to the gradient of its first tensor.
+  void set_broken_layer(int unit) { broken_layer_ = unit; }
+
+  absl::Status EmbedForward(const void* embedding_weights, const MicroBatch& batch, void* hidden,
+                            Workspace workspace) override;
+  absl::Status EmbedBackward(const MicroBatch& batch, const void* hidden_gradient,
+                             float* embedding_gradients, Workspace workspace) override;
+  absl::Status LayerForward(int unit, const void* weights, const MicroBatch& batch,
+                            const void* input, void* output, Workspace workspace) override;
+  absl::Status LayerBackward(int unit, const void* weights, const MicroBatch& batch,
+                             const void* input, void* hidden_gradient, float* gradients,
+                             Workspace workspace) override;
+  absl::StatusOr<HeadResult> Head(const HeadArguments& arguments, const MicroBatch& batch,
+                                  Workspace workspace) override;
+  absl::StatusOr<HeadResult> HeadLoss(const void* head_weights, const void* matrix,
+                                      const void* input, const MicroBatch& batch,
+                                      Workspace workspace) override;
+
+ private:
+  absl::Status Begin(int unit, Workspace workspace);
+  float Get(const void* values, int64_t index) const;
+  void Set(void* values, int64_t index, float value) const;
+  int64_t width() const { return layout_.units[0].tensors[0].shape[1]; }
+  // What a layer scales feature `j` by.
+  float Scale(int unit, const void* weights, int64_t j) const;
+  float Score(const void* norm, const void* matrix, const void* input, int64_t position,
+              int32_t target) const;
+
+  const ModelLayout layout_;
+  const ComputeDtype dtype_;
+  std::function<absl::Status(int)> observer_;
+  int broken_layer_ = -1;
+};
+
+}  // namespace megatrain
+
+#endif  // RUNTIME_PIPELINE_COUNTING_TEMPLATES_H_

@@ -1,0 +1,92 @@
+#include "runtime/pipeline/device_memory.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "runtime/pipeline/small_training.h"
+
+namespace megatrain {
+namespace {
+
+PipelineOptions Options() {
+  return {.weight_slot_count = 2,
+          .gradient_slot_count = 3,
+          .max_micro_batch_tokens = 100,
+          .max_step_tokens = 300,
+          .max_micro_batches = 4,
+          .workspace_bytes = 1000};
+}
+
+std::vector<DeviceRegion> AllRegions(const DeviceMemoryMap& map) {
+  std::vector<DeviceRegion> regions = {map.tied_matrix_gradient, map.hidden_gradients,
+                                       map.workspace};
+  for (const auto* list : {&map.weight_slots, &map.gradient_slots, &map.squares, &map.boundaries}) {
+    regions.insert(regions.end(), list->begin(), list->end());
+  }
+  std::erase_if(regions, [](const DeviceRegion& region) { return region.size_bytes == 0; });
+  std::sort(regions.begin(), regions.end(), [](const DeviceRegion& a, const DeviceRegion& b) {
+    return a.offset_bytes < b.offset_bytes;
+  });
+  return regions;
+}
+
+TEST(DeviceMemoryTest, RegionsFillTheArenaWithoutOverlap) {
+  for (const bool tied : {false, true}) {
+    for (const auto order : {MicroBatchOrder::kLayerMajor, MicroBatchOrder::kMicroBatchMajor}) {
+      for (const auto dtype : {ComputeDtype::kFloat32, ComputeDtype::kBfloat16}) {
+        PipelineOptions options = Options();
+        options.order = order;
+        options.compute_dtype = dtype;
+        const DeviceMemoryMap map = MapDeviceMemory(SmallLayout(tied), options);
+        int64_t end = 0;
+        for (const DeviceRegion& region : AllRegions(map)) {
+          EXPECT_EQ(region.offset_bytes, end);
+          EXPECT_EQ(region.offset_bytes % kDeviceAlignmentBytes, 0);
+          end += region.size_bytes;
+        }
+        EXPECT_EQ(end, map.bytes.total());
+      }
+    }
+  }
+}
+
+TEST(DeviceMemoryTest, CountsSlotsByPlacement) {
+  const ModelLayout layout = SmallLayout(/*tied=*/false);
+  const int64_t embedding = layout.units[0].element_count;
+  const int64_t layer = layout.units[1].element_count;
+  const int64_t head = layout.units.back().element_count;
+
+  PipelineOptions options = Options();
+  EXPECT_EQ(MapDeviceMemory(layout, options).bytes.weights, 4 * (embedding + head + 2 * layer));
+  options.compute_dtype = ComputeDtype::kBfloat16;
+  EXPECT_EQ(MapDeviceMemory(layout, options).bytes.weights, 2 * (embedding + head + 2 * layer));
+  options.resident_weights = true;
+  EXPECT_EQ(MapDeviceMemory(layout, options).bytes.weights, 2 * (embedding + head + 4 * layer));
+
+  const int64_t squares = 6 * 128;  // at most sixteen tensors of 8 bytes a unit, aligned
+  const int64_t three = 4 * (embedding + head + 3 * layer);
+  EXPECT_GE(MapDeviceMemory(layout, options).bytes.gradients, three);
+  EXPECT_LE(MapDeviceMemory(layout, options).bytes.gradients, three + squares);
+  options.order = MicroBatchOrder::kMicroBatchMajor;
+  EXPECT_GE(MapDeviceMemory(layout, options).bytes.gradients, three + 4 * layer);
+}
+
+TEST(DeviceMemoryTest, ATiedModelHasTwoAccumulatorsOfItsTable) {
+  const ModelLayout layout = SmallLayout(/*tied=*/true);
+  const DeviceMemoryMap map = MapDeviceMemory(layout, Options());
+  EXPECT_GE(map.tied_matrix_gradient.size_bytes, 4 * layout.units[0].tensors[0].element_count);
+  EXPECT_EQ(MapDeviceMemory(SmallLayout(/*tied=*/false), Options()).tied_matrix_gradient.size_bytes,
+            0);
+}
+
+TEST(DeviceMemoryTest, OrderDecidesHowManyBoundariesLiveAtOnce) {
+  PipelineOptions options = Options();
+  const int64_t layer_major = MapDeviceMemory(SmallLayout(false), options).activation_tokens;
+  EXPECT_GE(layer_major, 300 + 4 * 31);
+  options.order = MicroBatchOrder::kMicroBatchMajor;
+  EXPECT_EQ(MapDeviceMemory(SmallLayout(false), options).activation_tokens, 128);
+}
+
+}  // namespace
+}  // namespace megatrain

@@ -1,0 +1,160 @@
+#include "runtime/pipeline/step_pipeline.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/check.h"
+#include "runtime/base/status_macros.h"
+#include "runtime/pipeline/device_memory.h"
+
+namespace megatrain {
+namespace {
+
+absl::Status CheckOptions(const PipelineOptions& options) {
+  const auto require = [](bool holds, const char* name) {
+    return holds ? absl::OkStatus()
+                 : absl::InvalidArgumentError(absl::StrCat("pipeline: ", name, " is too small"));
+  };
+  MT_RETURN_IF_ERROR(require(options.weight_slot_count >= 1, "weight_slot_count"));
+  MT_RETURN_IF_ERROR(require(options.gradient_slot_count >= 1, "gradient_slot_count"));
+  MT_RETURN_IF_ERROR(require(options.max_micro_batches >= 1, "max_micro_batches"));
+  MT_RETURN_IF_ERROR(require(options.max_micro_batch_tokens >= 1, "max_micro_batch_tokens"));
+  MT_RETURN_IF_ERROR(
+      require(options.max_step_tokens >= options.max_micro_batch_tokens, "max_step_tokens"));
+  return require(options.workspace_bytes >= 0, "workspace_bytes");
+}
+
+int64_t TokenCount(const MicroBatch& batch) { return static_cast<int64_t>(batch.tokens.size()); }
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<StepPipeline>> StepPipeline::Create(const Parts& parts,
+                                                                   const ModelLayout& layout,
+                                                                   const PipelineOptions& options) {
+  MT_RETURN_IF_ERROR(CheckOptions(options));
+  MT_CHECK(parts.store.unit_count() == static_cast<int>(layout.units.size()));
+  auto pipeline = std::unique_ptr<StepPipeline>(new StepPipeline(parts, layout, options));
+  MT_ASSIGN_OR_RETURN(pipeline->arena_, parts.device.Allocate(pipeline->state_.map.bytes.total()));
+  pipeline->state_.device = pipeline->arena_->data();
+  return pipeline;
+}
+
+StepPipeline::StepPipeline(const Parts& parts, const ModelLayout& layout,
+                           const PipelineOptions& options)
+    : device_(parts.device),
+      state_{.layout = layout,
+             .store = parts.store,
+             .templates = parts.templates,
+             .pool = parts.pool,
+             .options = options,
+             .map = MapDeviceMemory(layout, options)},
+      executor_(parts.device) {}
+
+StepPipeline::~StepPipeline() = default;
+
+absl::Status StepPipeline::SubmitStep(StepInput input) {
+  if (input.loss_token_count < 1) {
+    return absl::InvalidArgumentError("a step needs at least one token with a loss");
+  }
+  MT_RETURN_IF_ERROR(CheckMicroBatches(input.micro_batches));
+  MT_ASSIGN_OR_RETURN(auto run, Issue(std::move(input), /*forward_only=*/false));
+  waiting_.push_back(std::move(run));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<StepResult> StepPipeline::WaitStep() {
+  if (waiting_.empty()) {
+    return absl::FailedPreconditionError("every submitted step has given its result");
+  }
+  MT_RETURN_IF_ERROR(device_.Await(waiting_.front()->result_known()));
+  // The optimizer stream keeps its order: a step's norm comes after the updates of the one before.
+  updating_ = std::move(waiting_.front());
+  waiting_.pop_front();
+  return updating_->result();
+}
+
+absl::StatusOr<double> StepPipeline::Evaluate(std::span<const MicroBatch> micro_batches) {
+  double loss_sum = 0;
+  while (!micro_batches.empty()) {
+    const auto group = micro_batches.first(EvaluationGroupSize(micro_batches));
+    MT_RETURN_IF_ERROR(CheckMicroBatches(group));
+    MT_ASSIGN_OR_RETURN(
+        evaluation_, Issue({.micro_batches = {group.begin(), group.end()}}, /*forward_only=*/true));
+    MT_RETURN_IF_ERROR(device_.Await(evaluation_->result_known()));
+    for (const double loss : evaluation_->losses()) {
+      loss_sum += loss;  // one by one: the groups leave no trace in the bits
+    }
+    micro_batches = micro_batches.subspan(group.size());
+  }
+  return loss_sum;
+}
+
+absl::Status StepPipeline::Drain() { return device_.Drain(); }
+
+std::array<StreamFigures, kStreamCount> StepPipeline::Figures() const {
+  std::array<StreamFigures, kStreamCount> figures;
+  for (const StreamKind stream : kAllStreams) {
+    figures[static_cast<int>(stream)] = executor_.Figures(stream);
+  }
+  return figures;
+}
+
+absl::Status StepPipeline::CheckMicroBatches(std::span<const MicroBatch> micro_batches) const {
+  const PipelineOptions& options = state_.options;
+  const int64_t count = static_cast<int64_t>(micro_batches.size());
+  if (count < 1 || count > options.max_micro_batches) {
+    return absl::InvalidArgumentError(absl::StrCat("a step of ", count, " micro-batches: 1 to ",
+                                                   options.max_micro_batches, " are planned for"));
+  }
+  int64_t step_tokens = 0;
+  for (const MicroBatch& batch : micro_batches) {
+    const int64_t tokens = TokenCount(batch);
+    if (tokens < 1 || tokens > options.max_micro_batch_tokens) {
+      return absl::InvalidArgumentError(absl::StrCat("a micro-batch of ", tokens, " tokens: 1 to ",
+                                                     options.max_micro_batch_tokens,
+                                                     " are planned for"));
+    }
+    step_tokens += tokens;
+  }
+  if (step_tokens > options.max_step_tokens) {
+    return absl::InvalidArgumentError(absl::StrCat("a step of ", step_tokens, " tokens: at most ",
+                                                   options.max_step_tokens, " are planned for"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<const Schedule*> StepPipeline::ScheduleFor(int micro_batch_count,
+                                                          bool forward_only) {
+  const std::pair<int, bool> key = {micro_batch_count, forward_only};
+  auto found = schedules_.find(key);
+  if (found == schedules_.end()) {
+    MT_ASSIGN_OR_RETURN(Schedule schedule,
+                        BuildSchedule(MakeScheduleShape(state_.layout, state_.options,
+                                                        micro_batch_count, forward_only)));
+    found = schedules_.emplace(key, std::move(schedule)).first;
+  }
+  return &found->second;
+}
+
+absl::StatusOr<std::unique_ptr<StepRun>> StepPipeline::Issue(StepInput input, bool forward_only) {
+  MT_ASSIGN_OR_RETURN(const Schedule* schedule,
+                      ScheduleFor(static_cast<int>(input.micro_batches.size()), forward_only));
+  auto run = std::make_unique<StepRun>(state_, *schedule, std::move(input), device_.MakeEvent());
+  executor_.Issue(*schedule, *run, run->result_known());
+  return run;
+}
+
+// The most micro-batches from the front that fit into one pass; at least one.
+int StepPipeline::EvaluationGroupSize(std::span<const MicroBatch> micro_batches) const {
+  int64_t tokens = TokenCount(micro_batches.front());
+  int size = 1;
+  while (size < std::min<int64_t>(state_.options.max_micro_batches,
+                                  static_cast<int64_t>(micro_batches.size())) &&
+         tokens + TokenCount(micro_batches[size]) <= state_.options.max_step_tokens) {
+    tokens += TokenCount(micro_batches[size]);
+    ++size;
+  }
+  return size;
+}
+
+}  // namespace megatrain

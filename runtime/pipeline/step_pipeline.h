@@ -1,0 +1,98 @@
+#ifndef RUNTIME_PIPELINE_STEP_PIPELINE_H_
+#define RUNTIME_PIPELINE_STEP_PIPELINE_H_
+
+#include <array>
+#include <deque>
+#include <map>
+#include <memory>
+#include <span>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "runtime/config/model_layout.h"
+#include "runtime/device/device.h"
+#include "runtime/device/stream_figures.h"
+#include "runtime/hoststore/host_store.h"
+#include "runtime/model/layer_template.h"
+#include "runtime/optimizer/optimizer_pool.h"
+#include "runtime/pipeline/pipeline_options.h"
+#include "runtime/pipeline/schedule_executor.h"
+#include "runtime/pipeline/step_result.h"
+#include "runtime/pipeline/step_run.h"
+#include "runtime/schedule/schedule.h"
+
+namespace megatrain {
+
+// Trains a model that lives in a host store on a device that holds a part of it: weights stream
+// in by unit, gradients stream out, the optimizer updates the store while the next step's forward
+// already runs. The result is that of synchronous AdamW with global-norm clipping, bit by bit,
+// whatever the placement.
+//
+// One thread at a time may call it; only Figures may be called by any. Usual use:
+//   SubmitStep(first);
+//   while (...) { SubmitStep(next); result = WaitStep(); ... }   // one step ahead, or none
+//   WaitStep(); Drain();                                         // now the store is up to date
+//
+// An error of a template, or of the device, ends everything: from then on WaitStep, Evaluate and
+// Drain return it. Units may be updated or not, so the store is of no more use.
+class StepPipeline {
+ public:
+  // All of these must outlive the pipeline. The optimizer's threads are `pool`'s.
+  struct Parts {
+    Device& device;
+    HostStore& store;  // gradients of 2 or 4 bytes an element: rounded to bf16 or kept
+    ModelTemplates& templates;
+    OptimizerPool& pool;
+  };
+
+  // Takes all device memory at once. INVALID_ARGUMENT when an option is not positive,
+  // RESOURCE_EXHAUSTED when the device has not that much.
+  static absl::StatusOr<std::unique_ptr<StepPipeline>> Create(const Parts& parts,
+                                                              const ModelLayout& layout,
+                                                              const PipelineOptions& options);
+
+  // Waits for all work; results that nobody took are dropped.
+  ~StepPipeline();
+  StepPipeline(const StepPipeline&) = delete;
+  StepPipeline& operator=(const StepPipeline&) = delete;
+
+  // Enqueues a step and returns at once, while earlier steps may still run or update.
+  // INVALID_ARGUMENT when it has no micro-batch or loss token, or more than the options allow.
+  absl::Status SubmitStep(StepInput input);
+
+  // Blocks until loss and norm of the oldest step without a result are known; its updates may
+  // still run. FAILED_PRECONDITION when every step has given its result.
+  absl::StatusOr<StepResult> WaitStep();
+
+  // The sum of all token losses under the weights that all submitted steps leave, NaN included.
+  // Any number of micro-batches; each within the options' limits.
+  absl::StatusOr<double> Evaluate(std::span<const MicroBatch> micro_batches);
+
+  // Blocks until all submitted steps and their updates are over: then the store holds the result.
+  absl::Status Drain();
+
+  // By StreamKind; cumulative since Create.
+  std::array<StreamFigures, kStreamCount> Figures() const;
+
+ private:
+  StepPipeline(const Parts& parts, const ModelLayout& layout, const PipelineOptions& options);
+
+  absl::Status CheckMicroBatches(std::span<const MicroBatch> micro_batches) const;
+  absl::StatusOr<const Schedule*> ScheduleFor(int micro_batch_count, bool forward_only);
+  absl::StatusOr<std::unique_ptr<StepRun>> Issue(StepInput input, bool forward_only);
+  int EvaluationGroupSize(std::span<const MicroBatch> micro_batches) const;
+
+  Device& device_;
+  PipelineState state_;
+  std::unique_ptr<DeviceBuffer> arena_;
+  std::map<std::pair<int, bool>, Schedule> schedules_;  // by micro-batch count, forward-only
+  std::deque<std::unique_ptr<StepRun>> waiting_;        // steps whose result is not taken
+  std::unique_ptr<StepRun> updating_;                   // the step whose result was taken last
+  std::unique_ptr<StepRun> evaluation_;                 // the last one
+  ScheduleExecutor executor_;  // last, so that it ends first: its streams use all of the above
+};
+
+}  // namespace megatrain
+
+#endif  // RUNTIME_PIPELINE_STEP_PIPELINE_H_

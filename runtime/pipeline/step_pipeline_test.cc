@@ -1,0 +1,443 @@
+#include "runtime/pipeline/step_pipeline.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <functional>
+#include <iostream>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "runtime/base/clock.h"
+#include "runtime/device/cpu_device.h"
+#include "runtime/device/virtual_device.h"
+#include "runtime/hoststore/split_float.h"
+#include "runtime/pipeline/counting_templates.h"
+#include "runtime/pipeline/small_training.h"
+
+namespace megatrain {
+namespace {
+
+using ::testing::HasSubstr;
+
+Clock& TestClock() {
+  static SystemClock clock;
+  return clock;
+}
+
+struct Placement {
+  bool tied = false;
+  ComputeDtype dtype = ComputeDtype::kFloat32;
+  MicroBatchOrder order = MicroBatchOrder::kLayerMajor;
+  int weight_slots = 2;
+  int gradient_slots = 1;
+  bool resident = false;
+  int threads = 1;
+};
+
+std::string Describe(const Placement& p) {
+  return "tied " + std::to_string(p.tied) + " bf16 " +
+         std::to_string(p.dtype == ComputeDtype::kBfloat16) + " order " +
+         std::to_string(static_cast<int>(p.order)) + " weight slots " +
+         std::to_string(p.weight_slots) + " gradient slots " + std::to_string(p.gradient_slots) +
+         " resident " + std::to_string(p.resident) + " threads " + std::to_string(p.threads);
+}
+
+std::vector<Placement> AllPlacements() {
+  std::vector<Placement> placements;
+  for (const bool tied : {false, true}) {
+    for (const auto dtype : {ComputeDtype::kFloat32, ComputeDtype::kBfloat16}) {
+      for (const auto order : {MicroBatchOrder::kLayerMajor, MicroBatchOrder::kMicroBatchMajor}) {
+        for (const int slots : {1, 2, 3}) {
+          placements.push_back({tied, dtype, order, slots, slots, false, 1 + slots % 2});
+        }
+        placements.push_back({tied, dtype, order, 1, 1, true, 2});
+      }
+    }
+  }
+  return placements;
+}
+
+// A pipeline with all that it stands on.
+struct Rig {
+  explicit Rig(const Placement& p, std::unique_ptr<Device> device_in)
+      : layout(SmallLayout(p.tied)),
+        device(std::move(device_in)),
+        store(SmallStore(layout, p.dtype)),
+        templates(layout, p.dtype),
+        pool(p.threads) {
+    auto created = StepPipeline::Create({*device, *store, templates, pool}, layout,
+                                        {.order = p.order,
+                                         .weight_slot_count = p.weight_slots,
+                                         .gradient_slot_count = p.gradient_slots,
+                                         .resident_weights = p.resident,
+                                         .compute_dtype = p.dtype,
+                                         .max_micro_batch_tokens = kSmallMicroBatchTokens,
+                                         .max_step_tokens = kSmallStepTokens,
+                                         .max_micro_batches = kSmallMicroBatches,
+                                         .workspace_bytes = CountingTemplates::kWorkspaceBytes});
+    EXPECT_TRUE(created.ok()) << created.status();
+    pipeline = *std::move(created);
+  }
+
+  explicit Rig(const Placement& p) : Rig(p, std::make_unique<CpuDevice>(TestClock())) {}
+
+  // Submits every step `ahead` steps before it takes a result.
+  SmallOutcome Train(const std::vector<SmallStep>& steps, size_t ahead) {
+    SmallOutcome outcome;
+    size_t submitted = 0;
+    for (size_t taken = 0; taken < steps.size(); ++taken) {
+      while (submitted < steps.size() && submitted <= taken + ahead) {
+        const absl::Status status = pipeline->SubmitStep(steps[submitted++].Input());
+        EXPECT_TRUE(status.ok()) << status;
+      }
+      const auto result = pipeline->WaitStep();
+      EXPECT_TRUE(result.ok()) << result.status();
+      if (!result.ok()) {
+        return outcome;
+      }
+      EXPECT_TRUE(result->finite);
+      outcome.losses.push_back(result->loss);
+      outcome.gradient_norms.push_back(result->gradient_norm);
+    }
+    EXPECT_TRUE(pipeline->Drain().ok());
+    outcome.trained_bytes = TrainedBytes(layout, *store);
+    return outcome;
+  }
+
+  const ModelLayout layout;
+  std::unique_ptr<Device> device;
+  std::unique_ptr<HostStore> store;
+  CountingTemplates templates;
+  OptimizerPool pool;
+  std::unique_ptr<StepPipeline> pipeline;
+};
+
+void ExpectEqual(const SmallOutcome& outcome, const SmallOutcome& expected) {
+  EXPECT_EQ(outcome.losses, expected.losses);
+  EXPECT_EQ(outcome.gradient_norms, expected.gradient_norms);
+  EXPECT_TRUE(outcome.trained_bytes == expected.trained_bytes) << "weights or moments differ";
+}
+
+TEST(StepPipelineTest, EveryPlacementEqualsPlainLoopsInEveryBit) {
+  const std::vector<SmallStep> steps = SmallSteps(/*seed=*/1, 6);
+  for (const Placement& placement : AllPlacements()) {
+    SCOPED_TRACE(Describe(placement));
+    const SmallOutcome expected = TrainInPlainLoops(placement.tied, placement.dtype, steps);
+    Rig rig(placement);
+    ExpectEqual(rig.Train(steps, /*ahead=*/1), expected);
+  }
+}
+
+TEST(StepPipelineTest, TrainingLearns) {
+  std::vector<SmallStep> steps(60, SmallSteps(/*seed=*/2, 1).front());
+  const SmallOutcome outcome = TrainInPlainLoops(false, ComputeDtype::kFloat32, steps);
+  EXPECT_LT(outcome.losses.back(), 0.1 * outcome.losses.front());
+}
+
+// The schedule simulation: operations of random length in virtual time, freed slots poisoned.
+TEST(StepPipelineTest, EveryOrderOfOperationsGivesTheSameBits) {
+  constexpr uint32_t kFirstSeed = 100;
+  std::cout << "first seed " << kFirstSeed << "\n";
+  const std::vector<SmallStep> steps = SmallSteps(/*seed=*/3, 4);
+  uint32_t seed = kFirstSeed;
+  for (const Placement& placement : AllPlacements()) {
+    const SmallOutcome expected = TrainInPlainLoops(placement.tied, placement.dtype, steps);
+    for (const size_t ahead : {0, 1, 3}) {
+      SCOPED_TRACE(Describe(placement) + " seed " + std::to_string(seed));
+      Rig rig(placement, std::make_unique<VirtualDevice>(seed++));
+      ExpectEqual(rig.Train(steps, ahead), expected);
+      for (const StreamFigures& figures : rig.pipeline->Figures()) {
+        absl::Duration sum = figures.busy;
+        for (const absl::Duration wait : figures.waits) {
+          sum += wait;
+        }
+        EXPECT_EQ(sum, figures.wall);
+      }
+    }
+  }
+}
+
+TEST(StepPipelineTest, UpdatesRunWhileTheNextForwardDoes) {
+  const std::vector<SmallStep> steps = SmallSteps(/*seed=*/4, 2);
+  int overlapped = 0;
+  for (uint32_t seed = 0; seed < 20; ++seed) {
+    Rig rig({.weight_slots = 3}, std::make_unique<VirtualDevice>(seed));
+    int embeddings = 0;
+    const int head = rig.layout.head_unit();
+    rig.templates.set_observer([&](int unit) {
+      if (unit == 0 && ++embeddings == 2 * static_cast<int>(steps[0].micro_batches.size()) + 1) {
+        // The first operation of the second step: has the first one updated its last unit?
+        const auto access = rig.store->BeginAccess(head);
+        overlapped += rig.store->moment2(head)[0] == 0.0f ? 1 : 0;
+      }
+      return absl::OkStatus();
+    });
+    rig.Train(steps, /*ahead=*/1);
+  }
+  EXPECT_GT(overlapped, 0);
+}
+
+TEST(StepPipelineTest, SubmittingNeverBlocks) {
+  const std::vector<SmallStep> steps = SmallSteps(/*seed=*/5, 3);
+  Rig rig({});
+  Mutex gate;
+  rig.templates.set_observer([&gate](int) {
+    MutexLock lock(&gate);
+    return absl::OkStatus();
+  });
+  {
+    MutexLock lock(&gate);  // no template can run
+    for (const SmallStep& step : steps) {
+      ASSERT_TRUE(rig.pipeline->SubmitStep(step.Input()).ok());
+    }
+  }
+  for (size_t i = 0; i < steps.size(); ++i) {
+    EXPECT_TRUE(rig.pipeline->WaitStep().ok());
+  }
+  EXPECT_EQ(rig.pipeline->WaitStep().status().code(), absl::StatusCode::kFailedPrecondition);
+}
+
+// True when the process may read that address.
+bool CanRead(const void* address) {
+  int ends[2];
+  EXPECT_EQ(pipe(ends), 0);
+  const ssize_t written = write(ends[1], address, 1);
+  const bool fault = written < 0 && errno == EFAULT;
+  EXPECT_TRUE(written == 1 || fault);
+  close(ends[0]);
+  close(ends[1]);
+  return !fault;
+}
+
+TEST(StepPipelineTest, ComputeNeverSeesTheHostStore) {
+  // The store of every test here is protected, so an access outside h2d, d2h and update would end
+  // the process. What is left to show: none of these holds its access while a template runs.
+  const std::vector<SmallStep> steps = SmallSteps(/*seed=*/6, 3);
+  for (const auto order : {MicroBatchOrder::kLayerMajor, MicroBatchOrder::kMicroBatchMajor}) {
+    Rig rig({.order = order, .weight_slots = 1});
+    int calls = 0;
+    rig.templates.set_observer([&](int unit) {
+      ++calls;
+      EXPECT_FALSE(CanRead(rig.store->hi(unit)));
+      EXPECT_FALSE(CanRead(rig.store->lo(unit)));
+      EXPECT_FALSE(CanRead(rig.store->moment1(unit)));
+      EXPECT_FALSE(CanRead(rig.store->moment2(unit)));
+      EXPECT_FALSE(CanRead(rig.store->gradient(unit)));
+      return absl::OkStatus();
+    });
+    rig.Train(steps, /*ahead=*/1);
+    EXPECT_GT(calls, 50);
+    const auto access = rig.store->BeginAccess(1);
+    EXPECT_TRUE(CanRead(rig.store->hi(1)));
+  }
+}
+
+TEST(StepPipelineTest, NormIsThatOfTheGradientPlane) {
+  const std::vector<SmallStep> steps = SmallSteps(/*seed=*/7, 1);
+  Rig rig({.tied = true});
+  ASSERT_TRUE(rig.pipeline->SubmitStep(steps[0].Input()).ok());
+  const auto result = rig.pipeline->WaitStep();
+  ASSERT_TRUE(result.ok());
+  ASSERT_TRUE(rig.pipeline->Drain().ok());
+  double squares = 0;
+  for (int unit = 0; unit < rig.store->unit_count(); ++unit) {
+    const auto access = rig.store->BeginAccess(unit);
+    const float* gradient = static_cast<const float*>(rig.store->gradient(unit));
+    for (int64_t i = 0; i < rig.layout.units[unit].element_count; ++i) {
+      squares += double{gradient[i]} * gradient[i];
+    }
+  }
+  EXPECT_NEAR(result->gradient_norm, std::sqrt(squares), 1e-12 * std::sqrt(squares));
+  EXPECT_DOUBLE_EQ(result->clip_coefficient, 0.05 / (result->gradient_norm + 1e-6));
+}
+
+TEST(StepPipelineTest, ClipsOnlyWhatIsTooLong) {
+  std::vector<SmallStep> steps = SmallSteps(/*seed=*/7, 2);
+  steps[0].max_gradient_norm = 1e6;
+  steps[1].max_gradient_norm = 0;
+  Rig rig({});
+  for (const SmallStep& step : steps) {
+    ASSERT_TRUE(rig.pipeline->SubmitStep(step.Input()).ok());
+    EXPECT_EQ(rig.pipeline->WaitStep()->clip_coefficient, 1.0);
+  }
+}
+
+void SetWeight(Rig& rig, int unit, int64_t element, float value) {
+  const auto access = rig.store->BeginAccess(unit);
+  const SplitFloat split = Split(value);
+  rig.store->hi(unit)[element] = split.hi;
+  rig.store->lo(unit)[element] = split.lo;
+}
+
+// Two micro-batches of three documents, whose last one alone holds token 6.
+SmallStep ThreeDocuments() {
+  return {.micro_batches = {{.tokens = {1, 2, 3},
+                             .positions = {0, 1, 2},
+                             .document_offsets = {0, 3},
+                             .loss_positions = {0, 1},
+                             .loss_targets = {2, 3}},
+                            {.tokens = {4, 5, 6, 7, 8},
+                             .positions = {0, 1, 0, 1, 2},
+                             .document_offsets = {0, 2, 5},
+                             .loss_positions = {0, 2, 3},
+                             .loss_targets = {5, 7, 8}}}};
+}
+
+// A step that `break_it` makes fail leaves no trace: after `repair` training goes on as if the
+// step had not been.
+StepResult ExpectSkipped(const Placement& placement, const std::function<void(Rig&)>& break_it,
+                         const std::function<void(Rig&)>& repair) {
+  Rig rig(placement);
+  break_it(rig);
+  const std::string before = TrainedBytes(rig.layout, *rig.store);
+  const SmallStep broken = ThreeDocuments();
+  EXPECT_TRUE(rig.pipeline->SubmitStep(broken.Input()).ok());
+  const auto result = rig.pipeline->WaitStep();
+  EXPECT_TRUE(result.ok()) << result.status();
+  EXPECT_TRUE(rig.pipeline->Drain().ok());
+  EXPECT_FALSE(result->finite);
+  EXPECT_TRUE(TrainedBytes(rig.layout, *rig.store) == before) << "a skipped step left traces";
+
+  repair(rig);
+  const std::vector<SmallStep> next = SmallSteps(/*seed=*/8, 2);
+  ExpectEqual(rig.Train(next, 0), TrainInPlainLoops(placement.tied, placement.dtype, next));
+  return *result;
+}
+
+// ExpectSkipped with an infinity in one weight.
+StepResult ExpectSkippedFor(const Placement& placement, int unit, int64_t element) {
+  SplitFloat kept = {};
+  return ExpectSkipped(
+      placement,
+      [&](Rig& rig) {
+        const auto access = rig.store->BeginAccess(unit);
+        kept = {rig.store->hi(unit)[element], rig.store->lo(unit)[element]};
+        SetWeight(rig, unit, element, std::numeric_limits<float>::infinity());
+      },
+      [&](Rig& rig) { SetWeight(rig, unit, element, JoinFloat(kept.hi, kept.lo)); });
+}
+
+TEST(StepPipelineTest, ALossThatIsNotFiniteIsLocatedAndLeavesTheStoreAlone) {
+  for (const Placement& placement : AllPlacements()) {
+    if (placement.tied) {
+      continue;  // the table is read by the head too, so every document may show it
+    }
+    SCOPED_TRACE(Describe(placement));
+    const StepResult in_table = ExpectSkippedFor(placement, /*unit=*/0, 6 * 8);
+    EXPECT_EQ(in_table.non_finite.unit, 0);
+    EXPECT_EQ(in_table.non_finite.micro_batch, 1);
+    EXPECT_EQ(in_table.non_finite.document, 1);
+    EXPECT_EQ(in_table.non_finite.tensor, "");
+
+    const StepResult in_layer = ExpectSkippedFor(placement, /*unit=*/2, 0);
+    EXPECT_EQ(in_layer.non_finite.unit, 2);
+    EXPECT_EQ(in_layer.non_finite.micro_batch, 0);
+    EXPECT_EQ(in_layer.non_finite.document, 0);
+
+    const StepResult in_head = ExpectSkippedFor(placement, /*unit=*/5, 0);
+    EXPECT_EQ(in_head.non_finite.unit, 5);
+  }
+}
+
+TEST(StepPipelineTest, AGradientThatIsNotFiniteIsLocatedAndLeavesTheStoreAlone) {
+  for (const Placement& placement : AllPlacements()) {
+    SCOPED_TRACE(Describe(placement));
+    const StepResult result = ExpectSkipped(
+        placement, [](Rig& rig) { rig.templates.set_broken_layer(3); },
+        [](Rig& rig) { rig.templates.set_broken_layer(-1); });
+    EXPECT_TRUE(std::isfinite(result.loss));
+    EXPECT_EQ(result.non_finite.unit, 3);
+    EXPECT_EQ(result.non_finite.tensor, "model.layers.2.input_layernorm.weight");
+  }
+}
+
+TEST(StepPipelineTest, EvaluatesWithTheWeightsThatAllSubmittedStepsLeave) {
+  const std::vector<SmallStep> steps = SmallSteps(/*seed=*/9, 3);
+  const std::vector<SmallStep> held_out_steps = SmallSteps(/*seed=*/10, 5);
+  std::vector<MicroBatch> held_out;  // more than one pass
+  for (const SmallStep& step : held_out_steps) {
+    for (const SmallMicroBatch& batch : step.micro_batches) {
+      held_out.push_back(batch.View());
+    }
+  }
+  std::vector<double> losses;
+  for (const Placement& placement : AllPlacements()) {
+    if (placement.tied || placement.dtype == ComputeDtype::kBfloat16) {
+      continue;
+    }
+    SCOPED_TRACE(Describe(placement));
+    Rig rig(placement);
+    const auto before = rig.pipeline->Evaluate(held_out);
+    ASSERT_TRUE(before.ok()) << before.status();
+    ASSERT_TRUE(rig.pipeline->SubmitStep(steps[0].Input()).ok());
+    const auto after_one = rig.pipeline->Evaluate(held_out);  // its updates may still run
+    ASSERT_TRUE(after_one.ok());
+    ASSERT_TRUE(rig.pipeline->SubmitStep(steps[1].Input()).ok());
+    ASSERT_TRUE(rig.pipeline->WaitStep().ok());
+    ASSERT_TRUE(rig.pipeline->WaitStep().ok());
+    ASSERT_TRUE(rig.pipeline->Drain().ok());
+    EXPECT_TRUE(TrainedBytes(rig.layout, *rig.store) ==
+                TrainInPlainLoops(false, placement.dtype, {steps[0], steps[1]}).trained_bytes)
+        << "evaluation changed the training";
+    EXPECT_NE(*before, *after_one);
+    losses.push_back(*before);
+    losses.push_back(*after_one);
+    EXPECT_EQ(losses[losses.size() - 2], losses[0]);
+    EXPECT_EQ(losses.back(), losses[1]);
+  }
+}
+
+TEST(StepPipelineTest, AnErrorOfATemplateEndsEverything) {
+  const std::vector<SmallStep> steps = SmallSteps(/*seed=*/11, 3);
+  for (const int failing_call : {0, 5, 20}) {
+    Rig rig({});
+    int calls = 0;
+    rig.templates.set_observer([&](int) {
+      return calls++ == failing_call ? absl::InternalError("no such kernel") : absl::OkStatus();
+    });
+    for (const SmallStep& step : steps) {
+      ASSERT_TRUE(rig.pipeline->SubmitStep(step.Input()).ok());
+    }
+    absl::Status status;
+    for (size_t i = 0; i < steps.size(); ++i) {
+      status.Update(rig.pipeline->WaitStep().status());
+    }
+    EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("no such kernel"));
+    EXPECT_EQ(rig.pipeline->Drain().code(), absl::StatusCode::kInternal);
+    EXPECT_FALSE(rig.pipeline->WaitStep().ok());
+  }
+}
+
+TEST(StepPipelineTest, RefusesWhatWasNotPlannedFor) {
+  Rig rig({});
+  const SmallStep step = SmallSteps(/*seed=*/12, 1)[0];
+  StepInput none = step.Input();
+  none.micro_batches.clear();
+  EXPECT_EQ(rig.pipeline->SubmitStep(none).code(), absl::StatusCode::kInvalidArgument);
+
+  StepInput many = step.Input();
+  many.micro_batches.resize(kSmallMicroBatches + 1, many.micro_batches[0]);
+  EXPECT_EQ(rig.pipeline->SubmitStep(many).code(), absl::StatusCode::kInvalidArgument);
+
+  StepInput no_loss = step.Input();
+  no_loss.loss_token_count = 0;
+  EXPECT_EQ(rig.pipeline->SubmitStep(no_loss).code(), absl::StatusCode::kInvalidArgument);
+
+  const std::vector<int32_t> tokens(kSmallMicroBatchTokens + 1, 0);
+  StepInput wide = step.Input();
+  wide.micro_batches[0].tokens = tokens;
+  const absl::Status status = rig.pipeline->SubmitStep(wide);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("41 tokens"));
+}
+
+}  // namespace
+}  // namespace megatrain
