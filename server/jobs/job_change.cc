@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "runtime/base/status_macros.h"
+#include "server/resources/timestamp.h"
 
 namespace megatrain {
 
@@ -10,7 +11,7 @@ void JobChange::SetState(v1::JobState state, absl::Time now) {
   v1::Job& job = record_.job;
   job.set_state(state);
   if (!job.has_start_time() && state == v1::JOB_STATE_PREPARING) {
-    *job.mutable_start_time() = ToTimestamp(now);
+    *job.mutable_start_time() = TimestampOf(now);
   }
   AddStateEvent(now);
 }
@@ -27,13 +28,13 @@ void JobChange::SetPhase(const std::string& phase, absl::Time now) {
 
 void JobChange::SetPlannedStepCount(int64_t count, absl::Time now) {
   record_.job.set_planned_step_count(count);
-  *record_.job.mutable_update_time() = ToTimestamp(now);
+  *record_.job.mutable_update_time() = TimestampOf(now);
   changed_ = true;
 }
 
 void JobChange::AddStep(const v1::StepRecord& step) {
   v1::Job& job = record_.job;
-  const absl::Time ended = FromTimestamp(step.end_time());
+  const absl::Time ended = TimeOf(step.end_time());
   if (!job.has_last_step()) {
     first_step_began_ = ended - absl::Seconds(step.step_seconds());
   }
@@ -42,7 +43,7 @@ void JobChange::AddStep(const v1::StepRecord& step) {
   const int64_t left = std::max<int64_t>(job.planned_step_count() - step.step(), 0);
   if (job.planned_step_count() > 0 && step.step() > 0) {
     const absl::Duration mean = (ended - first_step_began_) / step.step();
-    *job.mutable_estimated_end_time() = ToTimestamp(ended + mean * left);
+    *job.mutable_estimated_end_time() = TimestampOf(ended + mean * left);
   }
   v1::JobEvent& event = events_.emplace_back();
   *event.mutable_event_time() = step.end_time();
@@ -55,7 +56,7 @@ void JobChange::End(v1::JobState state, const v1::JobReason& reason, absl::Time 
   job.set_state(state);
   job.clear_phase();
   job.clear_estimated_end_time();
-  *job.mutable_end_time() = ToTimestamp(now);
+  *job.mutable_end_time() = TimestampOf(now);
   if (reason.code().empty()) {
     job.clear_reason();
   } else {
@@ -90,7 +91,7 @@ absl::Status JobChange::Save(JobStore& store) {
 
 void JobChange::AddStateEvent(absl::Time now) {
   v1::Job& job = record_.job;
-  *job.mutable_update_time() = ToTimestamp(now);
+  *job.mutable_update_time() = TimestampOf(now);
   v1::JobEvent& event = events_.emplace_back();
   *event.mutable_event_time() = job.update_time();
   v1::StateChange& change = *event.mutable_state_change();
@@ -108,18 +109,6 @@ v1::JobReason MakeReason(const std::string& code, const std::string& message) {
   reason.set_code(code);
   reason.set_message(message);
   return reason;
-}
-
-google::protobuf::Timestamp ToTimestamp(absl::Time time) {
-  google::protobuf::Timestamp timestamp;
-  timestamp.set_seconds(absl::ToUnixSeconds(time));
-  timestamp.set_nanos(static_cast<int32_t>(
-      absl::ToInt64Nanoseconds(time - absl::FromUnixSeconds(timestamp.seconds()))));
-  return timestamp;
-}
-
-absl::Time FromTimestamp(const google::protobuf::Timestamp& timestamp) {
-  return absl::FromUnixSeconds(timestamp.seconds()) + absl::Nanoseconds(timestamp.nanos());
 }
 
 }  // namespace megatrain

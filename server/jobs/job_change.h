@@ -61,9 +61,6 @@ class JobChange {
 // For PutBack and End.
 v1::JobReason MakeReason(const std::string& code, const std::string& message);
 
-google::protobuf::Timestamp ToTimestamp(absl::Time time);
-absl::Time FromTimestamp(const google::protobuf::Timestamp& timestamp);
-
 }  // namespace megatrain
 
 #endif  // SERVER_JOBS_JOB_CHANGE_H_

@@ -14,6 +14,7 @@
 #include "server/jobs/memory_job_store.h"
 #include "server/jobs/scripted_job_materials.h"
 #include "server/jobs/scripted_job_runner.h"
+#include "server/resources/timestamp.h"
 
 namespace megatrain {
 namespace {
@@ -111,13 +112,12 @@ TEST_F(JobControllerTest, AJobGoesThroughItsWholeLife) {
   v1::StepRecord step;
   step.set_step(1);
   step.set_step_seconds(3);
-  *step.mutable_end_time() = ToTimestamp(clock_.WallNow());
+  *step.mutable_end_time() = TimestampOf(clock_.WallNow());
   runner_->EmitStep(step);
   Tick();
   EXPECT_EQ(Get("a").planned_step_count(), 2);
   EXPECT_EQ(Get("a").last_step().step(), 1);
-  EXPECT_EQ(FromTimestamp(Get("a").estimated_end_time()),
-            FromTimestamp(step.end_time()) + absl::Seconds(3));
+  EXPECT_EQ(TimeOf(Get("a").estimated_end_time()), TimeOf(step.end_time()) + absl::Seconds(3));
   FinishRun("a");
   EXPECT_EQ(Get("a").phase(), "publishing");
   materials_->Answer();
