@@ -92,7 +92,7 @@ void ExpectHolds(const TestTensors& tensors, const Loaded& loaded) {
   }
 }
 
-TEST(LoadModelTest, EveryDtypeTieAndShardCount) {
+TEST(LoadModelTest, RebuildsEveryMasterOverWhatTheStoreHeldBefore) {
   for (TensorDtype dtype : {TensorDtype::kBf16, TensorDtype::kF32, TensorDtype::kF16}) {
     for (bool tied : {false, true}) {
       for (int shards : {1, 3}) {

@@ -1,4 +1,4 @@
-"""Writes and checks model folders with Python's safetensors: make|same|moved FOLDER [OTHER]."""
+"""Writes and checks model folders with Python's safetensors: make FOLDER | check SAME MOVED."""
 
 import json
 import pathlib
@@ -27,7 +27,11 @@ CONFIG = {
 def tensors() -> dict[str, torch.Tensor]:
     """All weights of CONFIG, in three dtypes."""
     torch.manual_seed(1)
-    shapes = {"model.embed_tokens.weight": (61, 24), "model.norm.weight": (24,), "lm_head.weight": (61, 24)}
+    shapes = {
+        "model.embed_tokens.weight": (61, 24),
+        "model.norm.weight": (24,),
+        "lm_head.weight": (61, 24),
+    }
     for layer in range(2):
         prefix = f"model.layers.{layer}."
         for name, rows in (("q", 24), ("k", 12), ("v", 12)):
@@ -40,7 +44,9 @@ def tensors() -> dict[str, torch.Tensor]:
         for norm in ("input_layernorm", "post_attention_layernorm"):
             shapes[f"{prefix}{norm}.weight"] = (24,)
     dtypes = [torch.bfloat16, torch.float32, torch.float16]
-    return {name: torch.randn(shape).to(dtypes[i % 3]) for i, (name, shape) in enumerate(shapes.items())}
+    return {
+        name: torch.randn(shape).to(dtypes[i % 3]) for i, (name, shape) in enumerate(shapes.items())
+    }
 
 
 def make(folder: pathlib.Path) -> None:
@@ -71,4 +77,9 @@ def check_moved(folder: pathlib.Path) -> None:
 
 
 if __name__ == "__main__":
-    {"make": make, "same": check_same, "moved": check_moved}[sys.argv[1]](pathlib.Path(sys.argv[2]))
+    folders = [pathlib.Path(argument) for argument in sys.argv[2:]]
+    if sys.argv[1] == "make":
+        make(folders[0])
+    else:
+        check_same(folders[0])
+        check_moved(folders[1])
