@@ -59,7 +59,7 @@ AttentionHalf ForwardAttention(const LayerInput& input, const LayerTensors& weig
   half.result = AttentionForward(half.attention);
   half.mixed_TE = half.result.out_THC.view({x_TD.size(0), -1}).to(x_TD.scalar_type());
   half.hidden_TD = Uninitialized(x_TD.sizes(), x_TD.scalar_type());
-  LinearForwardResidual(half.mixed_TE, weights.output, x_TD, half.hidden_TD);
+  LinearForward(half.mixed_TE, weights.output, x_TD, half.hidden_TD);
   return half;
 }
 
@@ -176,7 +176,7 @@ void DecoderLayerForward(const LayerInput& input, const LayerTensors& weights,
   const MlpHalf half = ForwardMlp(input, weights, hidden_TD);
   const at::Tensor& activated_TF = half.gate_TF;
   SwigluForward(half.gate_TF, half.up_TF, activated_TF);
-  LinearForwardResidual(activated_TF, weights.down, hidden_TD, output_TD);
+  LinearForward(activated_TF, weights.down, hidden_TD, output_TD);
 }
 
 void DecoderLayerBackward(const LayerInput& input, const LayerTensors& weights,

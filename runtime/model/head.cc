@@ -20,20 +20,14 @@ struct Chunk {
   int64_t rows;
 };
 
-at::Tensor Logits(const HeadInput& input, const at::Tensor& normed_ND) {
-  const at::Tensor logits_NV =
-      Uninitialized({normed_ND.size(0), input.matrix_VD.size(0)}, normed_ND.scalar_type());
-  LinearForward(normed_ND, input.matrix_VD, logits_NV);
-  return AsFloat(logits_NV);
-}
-
 // Writes the chunk's losses; with gradients also its rows of `normed_gradient_ND`.
 void RunChunk(const HeadInput& input, Chunk chunk, const at::Tensor& normed_ND,
               std::span<double> losses, const HeadGradients* gradients,
               const at::Tensor& normed_gradient_ND) {
   const at::Tensor rows_ND = normed_ND.narrow(0, chunk.first, chunk.rows);
   const auto targets = input.loss_targets.subspan(chunk.first, chunk.rows);
-  const at::Tensor logits_NV = Logits(input, rows_ND);
+  const at::Tensor logits_NV = Uninitialized({chunk.rows, input.matrix_VD.size(0)}, at::kFloat);
+  LinearForward(rows_ND, input.matrix_VD, logits_NV);
   const at::Tensor row_sum_N1 =
       CrossEntropyForward(logits_NV, targets, losses.subspan(chunk.first, chunk.rows));
   if (gradients == nullptr) {
@@ -41,7 +35,7 @@ void RunChunk(const HeadInput& input, Chunk chunk, const at::Tensor& normed_ND,
   }
   CrossEntropyBackward(logits_NV, row_sum_N1, targets, gradients->loss_scale);
   LinearBackwardWeight(logits_NV, rows_ND, gradients->matrix_VD);
-  LinearBackwardInput(logits_NV.to(rows_ND.scalar_type()), input.matrix_VD,
+  LinearBackwardInput(logits_NV, input.matrix_VD,
                       normed_gradient_ND.narrow(0, chunk.first, chunk.rows));
 }
 

@@ -5,6 +5,9 @@
 namespace megatrain {
 namespace {
 
+// Of a bf16 weight as much is fp32 at a time: linear.h, which includes LibTorch.
+constexpr int64_t kWeightBlockElements = 1 << 20;
+
 // Bytes a token, in the terms of decoder_layer.cc and head.cc: e a compute element, 4 an fp32 one.
 struct Sizes {
   int64_t d;
@@ -32,6 +35,11 @@ Sizes SizesOf(const ModelConfig& config, ComputeDtype dtype) {
 // and of the sum's two sides.
 int64_t NormBackwardBytes(const Sizes& s) { return (s.converts ? 20 : 8) * s.d; }
 
+// fp32 copies of what a product of that width reads and writes, and of what is added to it.
+int64_t ProductBytes(const Sizes& s, int64_t in, int64_t out) {
+  return s.converts ? 4 * (in + 2 * out) : 0;
+}
+
 // Kept from the attention half until the end of the backward pass.
 int64_t AttentionHalfBytes(const Sizes& s) {
   const int64_t rope = 4 * s.head_dim;
@@ -45,17 +53,19 @@ int64_t AttentionHalfBytes(const Sizes& s) {
 int64_t MlpBytes(const Sizes& s) {
   const int64_t norm = s.d * s.e + 4;
   const int64_t wide = 4 * s.ff * s.e;  // gate, up, activation, gradient
-  const int64_t weight_operands = s.converts ? 4 * (s.d + s.ff) : 0;
   const int64_t normed_gradient = s.d * s.e;
-  return norm + wide + std::max(weight_operands, normed_gradient);
+  return norm + wide +
+         std::max(ProductBytes(s, s.d, s.ff), normed_gradient + ProductBytes(s, s.ff, s.d));
 }
 
 int64_t AttentionBackwardBytes(const Sizes& s) {
   const int64_t mixed = s.query * (s.e + (s.converts ? 4 : 0));
   const int64_t gradients = 4 * (s.query + 2 * s.kv);
   const int64_t rotation = 2 * s.query;
-  const int64_t projections = s.d * s.e + (s.converts ? 4 * s.d + 4 * s.query + 2 * s.query : 0);
-  return gradients + std::max(mixed + rotation, projections);
+  const int64_t projections =
+      s.d * s.e + (s.converts ? 2 * s.query : 0) + ProductBytes(s, s.query, s.d);
+  const int64_t output = s.query * s.e + ProductBytes(s, s.d, s.query);
+  return std::max(output, gradients + std::max(mixed + rotation, projections));
 }
 
 // Of LibTorch's kernel, per token of one document: the gradients with every head its own keys and
@@ -81,9 +91,15 @@ int64_t LayerBytes(const Sizes& s, int64_t tokens, int64_t document_tokens) {
 int64_t HeadBytes(const Sizes& s, int64_t vocab_size, int64_t loss_tokens) {
   const int64_t rows = loss_tokens * (3 * s.d * s.e + 4);  // gathered, normed, its gradient
   const int64_t chunk = HeadChunkRows(vocab_size, loss_tokens);
-  const int64_t logits =
-      chunk * (vocab_size * (s.converts ? 6 : 4) + 12) + (s.converts ? chunk * 4 * s.d : 0);
+  const int64_t logits = chunk * (vocab_size * 4 + 12) + (s.converts ? chunk * 8 * s.d : 0);
   return rows + std::max(logits, loss_tokens * (s.d * s.e + NormBackwardBytes(s)));
+}
+
+// One block of the widest weight as fp32, for bf16.
+int64_t WeightBlockBytes(const Sizes& s, int64_t vocab_size) {
+  const int64_t rows = std::max({vocab_size, s.ff, s.query, s.d});
+  const int64_t columns = std::max({s.d, s.ff, s.query});
+  return s.converts ? 4 * std::min(rows * columns, std::max(kWeightBlockElements, columns)) : 0;
 }
 
 }  // namespace
@@ -105,7 +121,7 @@ int64_t WorkspaceBytes(const ModelConfig& config, ComputeDtype dtype,
   const int64_t vectors = 4 * 4 * std::max({s.d, s.ff, s.query});
   const int64_t bytes = std::max(LayerBytes(s, max_micro_batch_tokens, max_document_tokens),
                                  HeadBytes(s, config.vocab_size, max_loss_tokens)) +
-                        vectors + kRoundedTensors * 64;
+                        WeightBlockBytes(s, config.vocab_size) + vectors + kRoundedTensors * 64;
   return (bytes + 63) / 64 * 64;
 }
 

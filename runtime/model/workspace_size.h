@@ -11,10 +11,10 @@
 namespace megatrain {
 
 // The most compute threads that the bound below allows for: attention takes a buffer for each.
-inline constexpr int64_t kMaxComputeThreads = 64;
+inline constexpr int64_t kMaxComputeThreads = 32;
 
 // Rows of logits that the head holds at once, for `loss_tokens` loss positions: at most 64 MiB of
-// fp32, and at least 16 rows so that its matrix products stay efficient for a large vocabulary.
+// fp32, but at least 32 rows, so that its matrix products stay efficient for a large vocabulary.
 int64_t HeadChunkRows(int64_t vocab_size, int64_t loss_tokens);
 
 // An upper bound of the bytes of Workspace that any call of ModelTemplates takes for micro-batches

@@ -1,22 +1,27 @@
-// y = x W^T + b for weights [out, in], and its gradients.
+// y = x W^T for weights [out, in], and its gradients.
+//
+// Operands are fp32 or bf16, results too; products and sums are fp32 in every case. bf16 operands
+// are widened for the matrix product, the weight in blocks of kWeightBlockElements, so that speed
+// and bits do not hang on whether the processor multiplies bf16.
 
 #ifndef RUNTIME_OPS_LINEAR_H_
 #define RUNTIME_OPS_LINEAR_H_
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
+
 namespace megatrain {
 
-// Writes y [T, out]. All of one dtype, fp32 or bf16 (with fp32 sums).
+// Of a bf16 weight, this many elements at most lie in memory as fp32 at a time (or one row).
+inline constexpr int64_t kWeightBlockElements = 1 << 20;
+
+// Writes y [T, out].
 void LinearForward(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& y);
 
-// With a bias [out].
-void LinearForward(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+// y = x W^T + addend, rounded once. The addend is a bias [out] or a residual [T, out].
+void LinearForward(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& addend,
                    const at::Tensor& y);
-
-// y = residual + x W^T, [T, out], summed before the one rounding to bf16.
-void LinearForwardResidual(const at::Tensor& x, const at::Tensor& weight,
-                           const at::Tensor& residual, const at::Tensor& y);
 
 // Writes d loss / d x = dy W.
 void LinearBackwardInput(const at::Tensor& y_gradient, const at::Tensor& weight,
@@ -26,8 +31,7 @@ void LinearBackwardInput(const at::Tensor& y_gradient, const at::Tensor& weight,
 void LinearBackwardInputAdd(const at::Tensor& y_gradient, const at::Tensor& weight,
                             const at::Tensor& x_gradient);
 
-// Adds dy^T x to `weight_gradient`, fp32 [out, in], with fp32 sums of the exact products also for
-// bf16 operands. The operands may differ in dtype.
+// Adds dy^T x to `weight_gradient`, fp32 [out, in].
 void LinearBackwardWeight(const at::Tensor& y_gradient, const at::Tensor& x,
                           const at::Tensor& weight_gradient);
 

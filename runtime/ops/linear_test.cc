@@ -35,7 +35,7 @@ TEST_P(LinearTest, AgreesWithFloat64) {
   EXPECT_LT(RelativeError(y, reference.output), tolerance);
   LinearForward(x.to(dtype), weight.to(dtype), y);
   EXPECT_LT(RelativeError(y, reference.output.sub(bias)), tolerance);
-  LinearForwardResidual(x.to(dtype), weight.to(dtype), gradient.to(dtype), y);
+  LinearForward(x.to(dtype), weight.to(dtype), gradient.to(dtype), y);
   EXPECT_LT(RelativeError(y, reference.output.sub(bias).add(gradient)), tolerance);
 
   const at::Tensor x_gradient = at::empty({29, 48}, dtype);
@@ -63,6 +63,24 @@ TEST_P(LinearTest, AccumulatesParameterGradientsInFloat32) {
   }
   EXPECT_LT(RelativeError(weight_gradient, want_weight), 1e-6);
   EXPECT_LT(RelativeError(bias_gradient, want_bias), 1e-6);
+}
+
+// A weight of more than one block gives what one product gives, and fp32 results from bf16.
+TEST(Linear, WideWeightsGoThroughInBlocks) {
+  std::mt19937 random(kSeed);
+  constexpr int64_t kWidth = 2048;
+  const int64_t rows = 2 * kWeightBlockElements / kWidth + 7;
+  const at::Tensor x = RandomNormal({5, kWidth}, at::kBFloat16, random);
+  const at::Tensor weight = RandomNormal({rows, kWidth}, at::kBFloat16, random);
+  const at::Tensor gradient = RandomNormal({5, rows}, at::kBFloat16, random);
+  const at::Tensor y = at::empty({5, rows}, at::kFloat);
+  LinearForward(x.to(at::kBFloat16), weight.to(at::kBFloat16), y);
+  EXPECT_LT(RelativeError(y, x.mm(weight.t())), 1e-6);
+  const at::Tensor x_gradient = at::empty({5, kWidth}, at::kFloat);
+  LinearBackwardInput(gradient.to(at::kBFloat16), weight.to(at::kBFloat16), x_gradient);
+  EXPECT_LT(RelativeError(x_gradient, gradient.mm(weight)), 1e-6);
+  LinearBackwardInputAdd(gradient.to(at::kBFloat16), weight.to(at::kBFloat16), x_gradient);
+  EXPECT_LT(RelativeError(x_gradient, gradient.mm(weight).mul(2)), 1e-6);
 }
 
 INSTANTIATE_TEST_SUITE_P(Dtypes, LinearTest,

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <functional>
 #include <iterator>
 #include <string>
 
@@ -35,6 +36,9 @@ class WorkspaceAllocator final : public c10::Allocator {
     return {piece, piece, &Release, c10::Device(c10::DeviceType::CPU)};
   }
 
+  // For what LibTorch took through raw_allocate, from either place.
+  c10::DeleterFnPtr raw_deleter() const override { return &ReleaseRaw; }
+
   void copy_data(void* to, const void* from, size_t size_bytes) const override {
     default_copy_data(to, from, size_bytes);
   }
@@ -43,6 +47,14 @@ class WorkspaceAllocator final : public c10::Allocator {
   static void Release(void* piece) {
     MT_CHECK(active_heap != nullptr);  // a tensor outlived its RunInWorkspace or left its thread
     active_heap->Return(piece);
+  }
+
+  static void ReleaseRaw(void* piece) {
+    if (active_heap != nullptr && active_heap->Contains(piece)) {
+      active_heap->Return(piece);
+    } else {
+      c10::GetDefaultCPUAllocator()->raw_deallocate(piece);
+    }
   }
 };
 
@@ -112,6 +124,11 @@ void* WorkspaceHeap::Take(int64_t size_bytes) {
   taken_[offset] = wanted;
   used_bytes_ += wanted;
   return data_ + offset;
+}
+
+bool WorkspaceHeap::Contains(const void* pointer) const {
+  const auto* byte = static_cast<const char*>(pointer);
+  return std::greater_equal<>()(byte, data_) && std::less<>()(byte, data_ + size_bytes_);
 }
 
 void WorkspaceHeap::Return(void* piece) {

@@ -26,6 +26,9 @@ class WorkspaceHeap {
   // What Take returned, once.
   void Return(void* piece);
 
+  // Whether it points into this heap's memory.
+  bool Contains(const void* pointer) const;
+
   int64_t used_bytes() const { return used_bytes_; }
 
  private:
