@@ -122,7 +122,8 @@ int64_t WorkspaceBytes(const ModelConfig& config, ComputeDtype dtype,
   const int64_t bytes = std::max(LayerBytes(s, max_micro_batch_tokens, max_document_tokens),
                                  HeadBytes(s, config.vocab_size, max_loss_tokens)) +
                         WeightBlockBytes(s, config.vocab_size) + vectors + kRoundedTensors * 64;
-  return (bytes + 63) / 64 * 64;
+  const int64_t gaps = bytes / 8;  // what is free between pieces of other sizes
+  return (bytes + gaps + 63) / 64 * 64;
 }
 
 }  // namespace megatrain
