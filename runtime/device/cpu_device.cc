@@ -17,15 +17,15 @@
 
 namespace megatrain {
 
-// One lock and one signal for the whole device: operations take milliseconds, so nobody queues
-// for it, and no order of locks can go wrong.
+// One lock for the whole device: operations take milliseconds, so nobody queues for it, and no
+// order of locks can go wrong.
 struct CpuDevice::Shared {
   explicit Shared(Clock& clock_in) : clock(clock_in) {}
 
   Clock& clock;
   Mutex mutex;
-  ConditionVariable changed;
-  absl::Status status ABSL_GUARDED_BY(mutex);          // the first error
+  ConditionVariable progress;                  // a record was reached, or the last item is over
+  absl::Status status ABSL_GUARDED_BY(mutex);  // the first error
   int64_t open_item_count ABSL_GUARDED_BY(mutex) = 0;  // enqueued and not over, on all streams
 };
 
@@ -60,7 +60,7 @@ class CpuStream final : public Stream {
     {
       MutexLock lock(&shared_.mutex);
       stopping_ = true;
-      shared_.changed.NotifyAll();
+      queue_grew_.NotifyOne();
     }
     thread_.join();
   }
@@ -100,14 +100,14 @@ class CpuStream final : public Stream {
   void Push(Item item) ABSL_EXCLUSIVE_LOCKS_REQUIRED(shared_.mutex) {
     queue_.push_back(std::move(item));
     ++shared_.open_item_count;
-    shared_.changed.NotifyAll();
+    queue_grew_.NotifyOne();
   }
 
   void Loop() {
     while (true) {
       MutexLock lock(&shared_.mutex);
       while (queue_.empty() && !stopping_) {
-        shared_.changed.Wait(&shared_.mutex);
+        queue_grew_.Wait(&shared_.mutex);
       }
       if (queue_.empty()) {
         return;
@@ -115,8 +115,9 @@ class CpuStream final : public Stream {
       Item item = std::move(queue_.front());
       queue_.pop_front();
       Process(item);
-      --shared_.open_item_count;
-      shared_.changed.NotifyAll();
+      if (--shared_.open_item_count == 0 || item.records != nullptr) {
+        shared_.progress.NotifyAll();
+      }
     }
   }
 
@@ -126,7 +127,7 @@ class CpuStream final : public Stream {
     } else if (item.awaits != nullptr) {
       meter_.StartWait(item.reason, shared_.clock.MonotonicNow());
       while (item.awaits->reached < item.count) {
-        shared_.changed.Wait(&shared_.mutex);
+        shared_.progress.Wait(&shared_.mutex);
       }
       meter_.FinishWait(shared_.clock.MonotonicNow());
     } else if (shared_.status.ok()) {
@@ -141,6 +142,7 @@ class CpuStream final : public Stream {
   }
 
   CpuDevice::Shared& shared_;
+  ConditionVariable queue_grew_;  // or the stream stops
   std::deque<Item> queue_ ABSL_GUARDED_BY(shared_.mutex);
   bool stopping_ ABSL_GUARDED_BY(shared_.mutex) = false;
   StreamMeter meter_ ABSL_GUARDED_BY(shared_.mutex);
@@ -170,7 +172,7 @@ absl::Status CpuDevice::Await(Event& event) {
   MutexLock lock(&shared_->mutex);
   const int64_t count = cpu_event.issued;
   while (cpu_event.reached < count) {
-    shared_->changed.Wait(&shared_->mutex);
+    shared_->progress.Wait(&shared_->mutex);
   }
   return shared_->status;
 }
@@ -178,7 +180,7 @@ absl::Status CpuDevice::Await(Event& event) {
 absl::Status CpuDevice::Drain() {
   MutexLock lock(&shared_->mutex);
   while (shared_->open_item_count > 0) {
-    shared_->changed.Wait(&shared_->mutex);
+    shared_->progress.Wait(&shared_->mutex);
   }
   return shared_->status;
 }

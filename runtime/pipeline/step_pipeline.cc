@@ -139,7 +139,7 @@ absl::StatusOr<const Schedule*> StepPipeline::ScheduleFor(int micro_batch_count,
 absl::StatusOr<std::unique_ptr<StepRun>> StepPipeline::Issue(StepInput input, bool forward_only) {
   MT_ASSIGN_OR_RETURN(const Schedule* schedule,
                       ScheduleFor(static_cast<int>(input.micro_batches.size()), forward_only));
-  auto run = std::make_unique<StepRun>(state_, *schedule, std::move(input), device_.MakeEvent());
+  auto run = std::make_unique<StepRun>(state_, std::move(input), device_.MakeEvent());
   executor_.Issue(*schedule, *run, run->result_known());
   return run;
 }

@@ -35,10 +35,8 @@ int DocumentOf(const MicroBatch& batch, int64_t token) {
 
 }  // namespace
 
-StepRun::StepRun(PipelineState& state, const Schedule& schedule, StepInput input,
-                 std::unique_ptr<Event> result_known)
+StepRun::StepRun(PipelineState& state, StepInput input, std::unique_ptr<Event> result_known)
     : state_(state),
-      schedule_(schedule),
       input_(std::move(input)),
       result_known_(std::move(result_known)),
       losses_(input_.micro_batches.size(), 0.0) {

@@ -33,11 +33,10 @@ struct PipelineState {
 };
 
 // One step, or one evaluation, on its way through a schedule. Made for the micro-batches of
-// `input`; `state` and `schedule` outlive it, and so does what the micro-batches view.
+// `input`; `state` outlives it, and so does what the micro-batches view.
 class StepRun final : public OperationRunner {
  public:
-  StepRun(PipelineState& state, const Schedule& schedule, StepInput input,
-          std::unique_ptr<Event> result_known);
+  StepRun(PipelineState& state, StepInput input, std::unique_ptr<Event> result_known);
 
   absl::Status Run(const Operation& operation, Launcher& launcher) override;
 
@@ -85,7 +84,6 @@ class StepRun final : public OperationRunner {
   int64_t hidden_size() const;
 
   PipelineState& state_;
-  const Schedule& schedule_;
   const StepInput input_;
   const std::unique_ptr<Event> result_known_;
   std::vector<int64_t> activation_starts_;       // in tokens, by activation slot
