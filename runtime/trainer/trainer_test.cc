@@ -194,13 +194,13 @@ TEST_F(TrainerTest, AJobThatDoesNotFitIsRefusedBeforeItAllocates) {
 TEST_F(TrainerTest, BadPathsAreNamed) {
   const TrainJob good = job_;
   job_.model_path = "/no/such/model";
-  ExpectFailure(absl::StatusCode::kNotFound, "/no/such/model/config.json");
+  ExpectFailure(absl::StatusCode::kNotFound, "/no/such/model");
   job_ = good;
   job_.data_path = "/no/such/data";
   ExpectFailure(absl::StatusCode::kNotFound, "/no/such/data/manifest.json");
   job_ = good;
   std::filesystem::resize_file(job_.model_path + "/model.safetensors", 4000);
-  ExpectFailure(absl::StatusCode::kInvalidArgument, "model.safetensors");
+  ExpectFailure(absl::StatusCode::kDataLoss, "model.safetensors: is cut short");
 }
 
 TEST_F(TrainerTest, AnUnknownArchitectureIsNamed) {
@@ -230,7 +230,7 @@ TEST_F(TrainerTest, PeakMemoryStaysWithinThePlan) {
                  .head_count = 4,
                  .kv_head_count = 2};
   job_.model_path = WriteToyModel("large_" + name_, large);
-  ASSERT_TRUE(trainer_.WarmUp().ok());
+  ASSERT_EQ(trainer_.WarmUp(), absl::OkStatus());
   const absl::StatusOr<TrainResult> result = Run();
   ASSERT_TRUE(result.ok()) << result.status();
   const int64_t largest_unit_bytes = large.vocab_size * large.hidden_size * 4;
