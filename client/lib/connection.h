@@ -24,7 +24,7 @@
 namespace megatrain {
 
 // Where a server listens unless it is told otherwise.
-inline constexpr char kDefaultAddress[] = "127.0.0.1:7420";
+inline constexpr char kDefaultAddress[] = "127.0.0.1:7443";
 
 // The address to use: `flag`, else `environment` (MEGATRAIN_ADDRESS), else the default.
 // INVALID_ARGUMENT unless it is `unix:/path` or `host:port`.

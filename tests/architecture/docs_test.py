@@ -7,6 +7,8 @@ import unittest
 import repository
 
 _FLAG = re.compile(r'add_(?:flag|option)\w*(?:<[^>]*>)?\(\s*"([^"]+)"')
+# The daemon's table of settings, each a flag and a key.
+_SETTING = re.compile(r'\b(?:Text|Texts|Number)\(\s*"([a-z_]+)"')
 _COMMAND = re.compile(r'add_subcommand\(\s*"([^"]+)"')
 _METRIC = re.compile(r'"((?:megatrain|process|grpc_server)_[a-z0-9_]+)"')
 _RPC = re.compile(r"^  rpc (\w+)\(", re.MULTILINE)
@@ -67,7 +69,9 @@ class DocsTest(unittest.TestCase):
         self.check(keys, "docs/CLI.md")
 
     def test_daemon_and_engine_flags(self) -> None:
-        self.check(_flags("server/"), "docs/CONFIG.md")
+        settings = {"--" + key.replace("_", "-") for key in _found(_SETTING, "server/config/")}
+        self.assertTrue(settings)
+        self.check(_flags("server/") | settings, "docs/CONFIG.md")
 
     def test_rpcs(self) -> None:
         rpcs = {
