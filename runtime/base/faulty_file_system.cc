@@ -41,8 +41,9 @@ class FaultyFileSystem::File final : public WritableFile {
   const std::unique_ptr<WritableFile> base_;
 };
 
-void FaultyFileSystem::FillAfter(int64_t size_bytes) {
+void FaultyFileSystem::FillAfter(int64_t size_bytes, bool announced) {
   MutexLock lock(&mutex_);
+  announced_ = announced;
   left_bytes_ = size_bytes;
 }
 
@@ -133,7 +134,7 @@ absl::Status FaultyFileSystem::RemoveTree(const std::string& path) {
 absl::StatusOr<int64_t> FaultyFileSystem::AvailableBytes(const std::string& path) {
   MT_ASSIGN_OR_RETURN(const int64_t base_bytes, base_->AvailableBytes(path));
   MutexLock lock(&mutex_);
-  return left_bytes_ == kUnlimited ? base_bytes : std::min(base_bytes, left_bytes_);
+  return left_bytes_ == kUnlimited || !announced_ ? base_bytes : std::min(base_bytes, left_bytes_);
 }
 
 }  // namespace megatrain

@@ -22,8 +22,8 @@ class FaultyFileSystem final : public FileSystem {
 
   // The disk is full once `size_bytes` more are written: the write that crosses the border leaves
   // the part that fits and fails with RESOURCE_EXHAUSTED, as do all later ones, new files and new
-  // folders.
-  void FillAfter(int64_t size_bytes);
+  // folders. Not announced: AvailableBytes does not tell, as with a quota or another writer.
+  void FillAfter(int64_t size_bytes, bool announced = true);
 
   // Every write, sync and read fails with an input/output error from now on.
   void Break();
@@ -58,6 +58,7 @@ class FaultyFileSystem final : public FileSystem {
   FileSystem* const base_;
   mutable Mutex mutex_;
   int64_t left_bytes_ ABSL_GUARDED_BY(mutex_) = kUnlimited;
+  bool announced_ ABSL_GUARDED_BY(mutex_) = true;
   bool broken_ ABSL_GUARDED_BY(mutex_) = false;
 };
 

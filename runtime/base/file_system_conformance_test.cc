@@ -163,6 +163,9 @@ TEST_F(FaultyFileSystemTest, KeepsWhatFitsOnAFullDisk) {
   EXPECT_TRUE(absl::IsResourceExhausted(disk_.MakeFolders(folder_ + "/b")));
   EXPECT_TRUE(absl::IsResourceExhausted(disk_.OpenForWriting(folder_ + "/c", false).status()));
   EXPECT_FALSE(disk_.Exists(folder_ + "/c"));
+  disk_.FillAfter(1, /*announced=*/false);
+  EXPECT_GT(*disk_.AvailableBytes(folder_), 1);
+  EXPECT_FALSE((*file)->Append("gh").ok());
   disk_.Repair();
   EXPECT_TRUE((*file)->Append("f").ok());
 }

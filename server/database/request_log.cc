@@ -21,27 +21,6 @@ std::string Sha256(const std::string& payload) {
   return digest;
 }
 
-absl::StatusOr<std::optional<std::string>> FindAnswer(Connection& connection,
-                                                      const RequestKey& key) {
-  std::optional<std::string> answer;
-  bool same_payload = true;
-  MT_RETURN_IF_ERROR(connection.Query(
-      "SELECT payload_sha256, answer FROM request_log WHERE method = ? AND request_id = ?",
-      {key.method, key.request_id}, [&](const Row& row) {
-        same_payload = row.Text(0) == Sha256(key.payload);
-        answer = row.Text(1);
-        return absl::OkStatus();
-      }));
-  if (!same_payload) {
-    return WithReason(absl::InvalidArgumentError(absl::StrCat(
-                          "request_id ", key.request_id, " was used for another ", key.method,
-                          " request: take a new one for each request, the same for its repeats")),
-                      "REQUEST_ID_REUSED",
-                      {{"method", key.method}, {"request_id", key.request_id}});
-  }
-  return answer;
-}
-
 absl::Status RememberAnswer(Connection& connection, const RequestKey& key, absl::Time now,
                             const std::string& answer) {
   MT_RETURN_IF_ERROR(connection.Execute("DELETE FROM request_log WHERE create_time_seconds < ?",
@@ -67,20 +46,54 @@ Migration RequestLogMigration() {
   )sql"};
 }
 
+absl::StatusOr<std::optional<std::string>> FindAnswer(Connection& connection,
+                                                      const RequestKey& key) {
+  std::optional<std::string> answer;
+  if (key.request_id.empty()) {
+    return answer;
+  }
+  bool same_payload = true;
+  MT_RETURN_IF_ERROR(connection.Query(
+      "SELECT payload_sha256, answer FROM request_log WHERE method = ? AND request_id = ?",
+      {key.method, key.request_id}, [&](const Row& row) {
+        same_payload = row.Text(0) == Sha256(key.payload);
+        answer = row.Text(1);
+        return absl::OkStatus();
+      }));
+  if (!same_payload) {
+    return WithReason(absl::InvalidArgumentError(absl::StrCat(
+                          "request_id ", key.request_id, " was used for another ", key.method,
+                          " request: take a new one for each request, the same for its repeats")),
+                      "REQUEST_ID_REUSED",
+                      {{"method", key.method}, {"request_id", key.request_id}});
+  }
+  return answer;
+}
+
 absl::StatusOr<std::string> WriteOnce(
     Database& database, const RequestKey& key, absl::Time now,
     const std::function<absl::StatusOr<std::string>(Connection&)>& effect) {
   std::string answer;
   MT_RETURN_IF_ERROR(database.Write([&](Connection& connection) -> absl::Status {
-    if (!key.request_id.empty()) {
-      MT_ASSIGN_OR_RETURN(std::optional<std::string> known, FindAnswer(connection, key));
-      if (known.has_value()) {
-        answer = *std::move(known);
-        return absl::OkStatus();
-      }
+    MT_ASSIGN_OR_RETURN(std::optional<std::string> known, FindAnswer(connection, key));
+    if (known.has_value()) {
+      answer = *std::move(known);
+      return absl::OkStatus();
     }
     MT_ASSIGN_OR_RETURN(answer, effect(connection));
     return key.request_id.empty() ? absl::OkStatus() : RememberAnswer(connection, key, now, answer);
+  }));
+  return answer;
+}
+
+absl::StatusOr<std::optional<std::string>> FindAnswer(Database& database, const RequestKey& key) {
+  std::optional<std::string> answer;
+  if (key.request_id.empty()) {
+    return answer;
+  }
+  MT_RETURN_IF_ERROR(database.Read([&](Connection& connection) -> absl::Status {
+    MT_ASSIGN_OR_RETURN(answer, FindAnswer(connection, key));
+    return absl::OkStatus();
   }));
   return answer;
 }

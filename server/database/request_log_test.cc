@@ -40,6 +40,16 @@ TEST_F(RequestLogTest, ARepeatGetsTheFirstAnswer) {
   EXPECT_EQ(*Count({"Other", "id-1", "payload"}), "3");
 }
 
+TEST_F(RequestLogTest, AnAnswerCanBeLookedFor) {
+  const RequestKey key{"Make", "id-1", "payload"};
+  EXPECT_EQ(*FindAnswer(*database_, key), std::nullopt);
+  EXPECT_EQ(*Count(key), "1");
+  EXPECT_EQ(*FindAnswer(*database_, key), "1");
+  EXPECT_EQ(*FindAnswer(*database_, {"Make", "", "payload"}), std::nullopt);
+  EXPECT_EQ(ReasonOf(FindAnswer(*database_, {"Make", "id-1", "other"}).status()),
+            "REQUEST_ID_REUSED");
+}
+
 TEST_F(RequestLogTest, AnotherPayloadIsRefused) {
   EXPECT_EQ(*Count({"Make", "id-1", "payload"}), "1");
   const absl::Status status = Count({"Make", "id-1", "other"}).status();

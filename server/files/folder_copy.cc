@@ -1,7 +1,11 @@
 #include "server/files/folder_copy.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <map>
 #include <memory>
+#include <set>
+#include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status_macros.h"
@@ -46,26 +50,54 @@ absl::Status CopyFile(FileSystem& disk, const NamedFile& file, const std::string
 
 absl::StatusOr<FolderFacts> CopyFiles(FileSystem& disk, const std::vector<NamedFile>& files,
                                       const std::string& to, const std::atomic<bool>& stop) {
-  std::vector<NamedFile> sorted = files;
-  std::sort(sorted.begin(), sorted.end(),
-            [](const NamedFile& a, const NamedFile& b) { return a.name < b.name; });
-  MT_RETURN_IF_ERROR(disk.MakeFolders(to));
-  Describer describer;
-  for (const NamedFile& file : sorted) {
-    MT_RETURN_IF_ERROR(CopyFile(disk, file, absl::StrCat(to, "/", file.name), stop, describer));
+  std::map<std::string, std::string> sorted;
+  std::set<std::string> folders = {to};
+  for (const NamedFile& file : files) {
+    sorted.emplace(file.name, file.path);
+    for (size_t slash = file.name.find('/'); slash != std::string::npos;
+         slash = file.name.find('/', slash + 1)) {
+      folders.insert(absl::StrCat(to, "/", file.name.substr(0, slash)));
+    }
   }
-  MT_RETURN_IF_ERROR(disk.SyncFolder(to));
+  for (const std::string& folder : folders) {
+    MT_RETURN_IF_ERROR(disk.MakeFolders(folder));
+  }
+  Describer describer;
+  for (const auto& [name, path] : sorted) {
+    MT_RETURN_IF_ERROR(CopyFile(disk, {name, path}, absl::StrCat(to, "/", name), stop, describer));
+  }
+  for (const std::string& folder : folders) {
+    MT_RETURN_IF_ERROR(disk.SyncFolder(folder));
+  }
   return describer.Finish();
 }
 
+absl::StatusOr<std::vector<NamedFile>> ListFiles(const std::string& folder) {
+  namespace fs = std::filesystem;
+  std::vector<NamedFile> files;
+  std::error_code error;
+  fs::recursive_directory_iterator entry(folder, error);
+  for (; !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
+    if (!entry->is_symlink(error) && entry->is_regular_file(error)) {
+      const std::string path = entry->path().string();
+      files.push_back({path.substr(folder.size() + 1), path});
+    }
+  }
+  if (error) {
+    return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot list ", folder));
+  }
+  std::sort(files.begin(), files.end(),
+            [](const NamedFile& a, const NamedFile& b) { return a.name < b.name; });
+  return files;
+}
+
 absl::StatusOr<FolderFacts> DescribeFolder(FileSystem& disk, const std::string& folder) {
-  MT_ASSIGN_OR_RETURN(const std::vector<std::string> names, disk.ListFolder(folder));
+  MT_ASSIGN_OR_RETURN(const std::vector<NamedFile> files, ListFiles(folder));
   Describer describer;
-  for (const std::string& name : names) {
-    const std::string path = absl::StrCat(folder, "/", name);
-    MT_ASSIGN_OR_RETURN(const int64_t size_bytes, disk.FileSize(path));
-    MT_ASSIGN_OR_RETURN(const std::string sha256, HashFile(path));
-    describer.Add(name, size_bytes, sha256);
+  for (const NamedFile& file : files) {
+    MT_ASSIGN_OR_RETURN(const int64_t size_bytes, disk.FileSize(file.path));
+    MT_ASSIGN_OR_RETURN(const std::string sha256, HashFile(file.path));
+    describer.Add(file.name, size_bytes, sha256);
   }
   return describer.Finish();
 }

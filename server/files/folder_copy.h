@@ -20,7 +20,7 @@ struct FolderFacts {
 
 // A file to copy.
 struct NamedFile {
-  std::string name;  // in the new folder, without a slash
+  std::string name;  // in the new folder; may lie in a folder there, such as "a/b"
   std::string path;  // no link at its end
 };
 
@@ -30,7 +30,10 @@ struct NamedFile {
 absl::StatusOr<FolderFacts> CopyFiles(FileSystem& disk, const std::vector<NamedFile>& files,
                                       const std::string& to, const std::atomic<bool>& stop);
 
-// The facts of a folder that holds files only.
+// Every regular file below `folder`, links left out, sorted by name.
+absl::StatusOr<std::vector<NamedFile>> ListFiles(const std::string& folder);
+
+// The facts that CopyFiles gave for the folder, if it has not changed.
 absl::StatusOr<FolderFacts> DescribeFolder(FileSystem& disk, const std::string& folder);
 
 }  // namespace megatrain

@@ -57,6 +57,21 @@ TEST_F(FolderCopyTest, CopiesAndDescribes) {
   EXPECT_NE(DescribeFolder(disk_, folder_ + "/to")->fingerprint, facts->fingerprint);
 }
 
+TEST_F(FolderCopyTest, KeepsFoldersWithin) {
+  auto files = Files();
+  files.push_back({"x/y/c", folder_ + "/from/a"});
+  const auto facts = CopyFiles(disk_, files, folder_ + "/to", stop_);
+  ASSERT_TRUE(facts.ok()) << facts.status();
+  EXPECT_EQ(Read("to/x/y/c"), "a");
+  EXPECT_EQ(DescribeFolder(disk_, folder_ + "/to")->fingerprint, facts->fingerprint);
+  std::filesystem::create_symlink("a", folder_ + "/to/x/link");
+  const auto listed = *ListFiles(folder_ + "/to");
+  ASSERT_EQ(listed.size(), 3U);
+  EXPECT_EQ(listed[2].name, "x/y/c");
+  EXPECT_EQ(listed[2].path, folder_ + "/to/x/y/c");
+  EXPECT_FALSE(ListFiles(folder_ + "/absent").ok());
+}
+
 TEST_F(FolderCopyTest, AFullDiskIsAnError) {
   disk_.FillAfter(1 << 20);
   EXPECT_TRUE(

@@ -88,7 +88,9 @@ absl::Status UploadStore::Writer::Append(int64_t offset_bytes, std::string_view 
     return WrongOffset(upload_, offset_bytes);
   }
   MT_RETURN_IF_ERROR(CheckPiece(upload_, offset_bytes, data, crc32c));
-  MT_RETURN_IF_ERROR(file_->Append(data));
+  MT_RETURN_IF_ERROR(write_status_);
+  write_status_ = file_->Append(data);
+  MT_RETURN_IF_ERROR(write_status_);
   written_bytes_ += static_cast<int64_t>(data.size());
   const bool is_due = written_bytes_ - upload_.committed_bytes() >= kCommitEveryBytes ||
                       written_bytes_ == upload_.size_bytes();
@@ -261,13 +263,28 @@ absl::Status UploadStore::Remove(const std::string& name) {
   return disk_.RemoveTree(PathOf(name));
 }
 
-absl::Status UploadStore::RemoveExpired() {
+absl::StatusOr<std::vector<Numbered<v1::Upload>>> UploadStore::List() {
   std::vector<Numbered<v1::Upload>> uploads;
   MT_RETURN_IF_ERROR(database_.Read([&](Connection& connection) -> absl::Status {
     MT_ASSIGN_OR_RETURN(uploads,
                         ListResources<v1::Upload>(connection, {.collection = kCollection}));
     return absl::OkStatus();
   }));
+  return uploads;
+}
+
+absl::Status UploadStore::RemoveContent(const std::string& sha256) {
+  MT_ASSIGN_OR_RETURN(const auto uploads, List());
+  for (const auto& [number, upload] : uploads) {
+    if (upload.finalized() && upload.sha256() == sha256) {
+      MT_RETURN_IF_ERROR(Remove(upload.name()));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status UploadStore::RemoveExpired() {
+  MT_ASSIGN_OR_RETURN(const auto uploads, List());
   for (const auto& [number, upload] : uploads) {
     if (!IsExpired(upload, clock_.WallNow())) continue;
     {

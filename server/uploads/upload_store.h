@@ -6,6 +6,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -17,6 +18,7 @@
 #include "runtime/base/mutex.h"
 #include "server/database/database.h"
 #include "server/database/request_key.h"
+#include "server/resources/resource_table.h"
 
 namespace megatrain {
 
@@ -41,7 +43,8 @@ class UploadStore {
 
     // Takes the piece that starts at `offset_bytes`. OUT_OF_RANGE with the right offset as
     // metadata `committed_bytes` when it does not follow the one before; INVALID_ARGUMENT when the
-    // data is too long or not what `crc32c` says; RESOURCE_EXHAUSTED when the disk is full.
+    // data is too long or not what `crc32c` says; RESOURCE_EXHAUSTED when the disk is full. After
+    // an error of the disk only Commit can still be called.
     absl::Status Append(int64_t offset_bytes, std::string_view data, uint32_t crc32c);
 
     // Makes durable what was appended.
@@ -55,6 +58,7 @@ class UploadStore {
     v1::Upload upload_;
     std::unique_ptr<WritableFile> file_;
     int64_t written_bytes_;
+    absl::Status write_status_;  // the first error of the disk; more may lie behind written_bytes_
   };
 
   // Drops what expired and what no row knows.
@@ -81,6 +85,9 @@ class UploadStore {
   // Drops the row and the file; OK when there is none.
   absl::Status Remove(const std::string& name);
 
+  // Drops every finalized upload of that content.
+  absl::Status RemoveContent(const std::string& sha256);
+
   // Drops every upload whose time is over and which nobody writes.
   absl::Status RemoveExpired();
 
@@ -94,6 +101,7 @@ class UploadStore {
   // Of an upload that `busy_` holds, so that no other writer moves committed_bytes.
   absl::StatusOr<std::unique_ptr<Writer>> MakeWriter(const std::string& name);
   absl::StatusOr<std::unique_ptr<WritableFile>> OpenFile(const v1::Upload& upload);
+  absl::StatusOr<std::vector<Numbered<v1::Upload>>> List();
   absl::Status Save(const v1::Upload& upload);
   void EndWriting(const std::string& name);
 

@@ -235,6 +235,21 @@ TEST_F(UploadStoreTest, AFullDiskIsSaidAndTheUploadGoesOnAfterwards) {
   EXPECT_TRUE(service->Finalize(name).ok());
 }
 
+TEST_F(UploadStoreTest, AWriterThatFailedWritesNoMore) {
+  Service service(folder_);
+  const std::string name = Start(service, "0123456789").name();
+  auto writer = service->OpenWriter(name);
+  ASSERT_TRUE((*writer)->Append(0, "01", Crc32c("01")).ok());
+  service.disk.FillAfter(3);
+  EXPECT_TRUE(absl::IsResourceExhausted((*writer)->Append(2, "23456", Crc32c("23456"))));
+  service.disk.Repair();
+  EXPECT_TRUE(absl::IsResourceExhausted((*writer)->Append(2, "23456", Crc32c("23456"))));
+  EXPECT_EQ((*writer)->Commit()->committed_bytes(), 2);
+  writer->reset();
+  ASSERT_TRUE(Send(service, name, "0123456789").ok());
+  EXPECT_TRUE(service->Finalize(name).ok());
+}
+
 TEST_F(UploadStoreTest, ABrokenDiskCommitsNothing) {
   Service service(folder_);
   const std::string name = Start(service, "0123456789").name();
