@@ -1,0 +1,43 @@
+// ModelService: checks requests and converts; server/models does the work.
+
+#ifndef SERVER_API_MODEL_SERVICE_H_
+#define SERVER_API_MODEL_SERVICE_H_
+
+#include "absl/status/statusor.h"
+#include "megatrain/v1/model_service.grpc.pb.h"
+#include "server/api/unary_calls.h"
+#include "server/models/model_store.h"
+
+namespace megatrain {
+
+class ModelService final : public v1::ModelService::CallbackService {
+ public:
+  // Both outlive the gRPC server.
+  ModelService(UnaryCalls& calls, ModelStore& models) : calls_(calls), models_(models) {}
+
+  grpc::ServerUnaryReactor* ImportModel(grpc::CallbackServerContext* context,
+                                        const v1::ImportModelRequest* request,
+                                        v1::ModelVersion* response) override;
+  grpc::ServerUnaryReactor* GetModelVersion(grpc::CallbackServerContext* context,
+                                            const v1::GetModelVersionRequest* request,
+                                            v1::ModelVersion* response) override;
+  grpc::ServerUnaryReactor* ListModelVersions(grpc::CallbackServerContext* context,
+                                              const v1::ListModelVersionsRequest* request,
+                                              v1::ListModelVersionsResponse* response) override;
+  grpc::ServerUnaryReactor* ExportModel(grpc::CallbackServerContext* context,
+                                        const v1::ExportModelRequest* request,
+                                        v1::ExportModelResponse* response) override;
+
+ private:
+  absl::StatusOr<v1::ModelVersion> Import(const v1::ImportModelRequest& request);
+  absl::StatusOr<v1::ModelVersion> Get(const std::string& name);
+  absl::StatusOr<v1::ListModelVersionsResponse> List(const v1::ListModelVersionsRequest& request);
+  absl::StatusOr<v1::ExportModelResponse> Export(const v1::ExportModelRequest& request);
+
+  UnaryCalls& calls_;
+  ModelStore& models_;
+};
+
+}  // namespace megatrain
+
+#endif  // SERVER_API_MODEL_SERVICE_H_
