@@ -1,18 +1,15 @@
 #include "runtime/device/cpu_device.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <deque>
 #include <thread>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "absl/status/status.h"
 #include "runtime/base/condition_variable.h"
 #include "runtime/base/mutex.h"
 #include "runtime/device/host_launcher.h"
+#include "runtime/device/mapped_buffer.h"
 #include "runtime/device/stream_meter.h"
 
 namespace megatrain {
@@ -36,19 +33,6 @@ class CpuEvent final : public Event {
  public:
   int64_t issued = 0;   // under the device's mutex, as the next
   int64_t reached = 0;  // records are reached in issue order only on one stream: the highest
-};
-
-class MappedBuffer final : public DeviceBuffer {
- public:
-  MappedBuffer(void* data, int64_t size_bytes) : data_(data), size_bytes_(size_bytes) {}
-  ~MappedBuffer() override { munmap(data_, size_bytes_); }
-
-  std::byte* data() override { return static_cast<std::byte*>(data_); }
-  int64_t size_bytes() const override { return size_bytes_; }
-
- private:
-  void* const data_;
-  const int64_t size_bytes_;
 };
 
 class CpuStream final : public Stream {
@@ -155,13 +139,7 @@ CpuDevice::CpuDevice(Clock& clock) : shared_(std::make_unique<Shared>(clock)) {}
 CpuDevice::~CpuDevice() = default;
 
 absl::StatusOr<std::unique_ptr<DeviceBuffer>> CpuDevice::Allocate(int64_t size_bytes) {
-  void* data = mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
-                    /*fd=*/-1, /*offset=*/0);
-  if (data == MAP_FAILED) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("cannot map ", size_bytes, " bytes of device memory: ", std::strerror(errno)));
-  }
-  return std::make_unique<MappedBuffer>(data, size_bytes);
+  return MapBuffer(size_bytes);
 }
 
 std::unique_ptr<Event> CpuDevice::MakeEvent() { return std::make_unique<CpuEvent>(); }

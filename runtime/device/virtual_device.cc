@@ -1,21 +1,21 @@
 #include "runtime/device/virtual_device.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <optional>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "absl/status/status.h"
+#include "runtime/base/status_macros.h"
 #include "runtime/device/host_launcher.h"
+#include "runtime/device/mapped_buffer.h"
 #include "runtime/device/stream_meter.h"
 
 namespace megatrain {
 namespace {
 
 constexpr uint8_t kPoison = 0xff;  // a NaN in fp32, bf16 and fp64
-constexpr int64_t kAlignment = 64;
 
 class VirtualEvent final : public Event {
  public:
@@ -23,22 +23,18 @@ class VirtualEvent final : public Event {
   int64_t reached = 0;
 };
 
+// Full of NaN from the start on: what the work does not write shows.
 class PoisonedBuffer final : public DeviceBuffer {
  public:
-  PoisonedBuffer(void* data, int64_t size_bytes) : data_(data), size_bytes_(size_bytes) {
-    std::memset(data_, kPoison, size_bytes_);
-  }
-  ~PoisonedBuffer() override {
-    std::memset(data_, kPoison, size_bytes_);
-    std::free(data_);
+  explicit PoisonedBuffer(std::unique_ptr<DeviceBuffer> memory) : memory_(std::move(memory)) {
+    std::memset(memory_->data(), kPoison, memory_->size_bytes());
   }
 
-  std::byte* data() override { return static_cast<std::byte*>(data_); }
-  int64_t size_bytes() const override { return size_bytes_; }
+  std::byte* data() override { return memory_->data(); }
+  int64_t size_bytes() const override { return memory_->size_bytes(); }
 
  private:
-  void* const data_;
-  const int64_t size_bytes_;
+  const std::unique_ptr<DeviceBuffer> memory_;
 };
 
 }  // namespace
@@ -144,13 +140,8 @@ VirtualDevice::VirtualDevice(uint32_t seed) : random_(seed) {}
 VirtualDevice::~VirtualDevice() = default;
 
 absl::StatusOr<std::unique_ptr<DeviceBuffer>> VirtualDevice::Allocate(int64_t size_bytes) {
-  const int64_t rounded = (size_bytes + kAlignment - 1) / kAlignment * kAlignment;
-  void* data = std::aligned_alloc(kAlignment, rounded);
-  if (data == nullptr) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("cannot allocate ", size_bytes, " bytes of device memory"));
-  }
-  return std::make_unique<PoisonedBuffer>(data, size_bytes);
+  MT_ASSIGN_OR_RETURN(std::unique_ptr<DeviceBuffer> memory, MapBuffer(size_bytes));
+  return std::make_unique<PoisonedBuffer>(std::move(memory));
 }
 
 std::unique_ptr<Event> VirtualDevice::MakeEvent() { return std::make_unique<VirtualEvent>(); }

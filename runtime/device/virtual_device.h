@@ -14,7 +14,7 @@ class VirtualStream;
 
 // A simulated device for tests: one thread, virtual time, work of random length. The same seed
 // gives the same run. Work takes effect at its start or its end, by chance, so that what overlaps
-// in virtual time meets in every order; fresh and freed buffers are full of NaN. Nothing moves
+// in virtual time meets in every order; fresh buffers are full of NaN. Nothing moves
 // until somebody awaits something. Streams that wait for each other give INTERNAL. Not
 // thread-safe.
 class VirtualDevice final : public Device {
