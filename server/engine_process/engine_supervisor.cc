@@ -139,6 +139,7 @@ void EngineSupervisor::RunOnce() {
     }
     child_ = *std::move(spawned);
     child = child_.get();
+    state_.pid = child->pid();
   }
   if (WaitUntilReady(*child)) {
     on_change_();
@@ -151,6 +152,7 @@ void EngineSupervisor::RunOnce() {
 
 void EngineSupervisor::RecordDeath(const std::string& message) {
   state_.ready = false;
+  state_.pid = 0;
   state_.stub.reset();
   state_.restart_count += stopping_ ? 0 : 1;
   state_.last_death.set_code("ENGINE_DIED");

@@ -49,6 +49,7 @@ class EngineSupervisor {
     bool ready = false;         // it answers
     int64_t generation = 0;     // counts processes, from 1
     int64_t restart_count = 0;  // deaths that were not asked for
+    pid_t pid = 0;              // of the process of `generation`; 0 when it does not live
     engine::v1::Engine engine;  // as it said when it became ready
     std::shared_ptr<engine::v1::EngineService::StubInterface> stub;  // while it is ready
     v1::JobReason last_death;                                        // empty when it never died

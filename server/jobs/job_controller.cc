@@ -142,10 +142,9 @@ absl::Status JobController::RecoverOne(const JobRecord& record, absl::Time now) 
   } else {
     change.End(v1::JOB_STATE_FAILED, reason, now);
   }
-  MT_RETURN_IF_ERROR(Save(change));
   Log(change.job(), now,
       absl::StrCat("after a restart of the server: ", StateWord(change.job().state())));
-  return absl::OkStatus();
+  return Save(change);
 }
 
 absl::Status JobController::CancelWaiting(const std::vector<JobRecord>& jobs, absl::Time now) {
@@ -155,8 +154,8 @@ absl::Status JobController::CancelWaiting(const std::vector<JobRecord>& jobs, ab
     if (record.cancel_wished && record.job.state() == v1::JOB_STATE_QUEUED && !is_current) {
       JobChange change(record);
       change.End(v1::JOB_STATE_CANCELLED, CancelledReason(), now);
-      MT_RETURN_IF_ERROR(Save(change));
       Log(change.job(), now, "cancelled in the queue");
+      MT_RETURN_IF_ERROR(Save(change));
     }
   }
   return absl::OkStatus();
@@ -432,6 +431,7 @@ absl::Status JobController::Save(JobChange& change) {
 void JobController::Log(const v1::Job& job, absl::Time now, const std::string& line) {
   // A log that cannot be written must not stop a job: its events are in the store.
   parts_.log.Append(JobIdOf(job), now, line).IgnoreError();
+  parts_.observer.OnLog(job);
 }
 
 }  // namespace megatrain

@@ -25,6 +25,7 @@ using ::testing::HasSubstr;
 class RecordingObserver final : public JobObserver {
  public:
   void OnChange(const v1::Job&) override { ++changes; }
+  void OnLog(const v1::Job&) override {}
   void OnStep(const v1::Job&, const v1::StepRecord&) override { ++steps; }
   void OnEnd(const v1::Job& job) override { ended.push_back(job.state()); }
   void OnFigures(const engine::v1::StreamFigures&) override {}

@@ -20,6 +20,9 @@ class JobObserver {
   // The job and its events, as they are now in the store, changed.
   virtual void OnChange(const v1::Job& job) = 0;
 
+  // The job's log grew.
+  virtual void OnLog(const v1::Job& job) = 0;
+
   // A step ended.
   virtual void OnStep(const v1::Job& job, const v1::StepRecord& step) = 0;
 

@@ -4,6 +4,7 @@
 #define SERVER_JOBS_JOB_STORE_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,10 @@ class JobStore {
   // Accepts a job, which gets the next place in the order of acceptance. A repeat by `key` gets
   // the first answer. RESOURCE_EXISTS when the name is taken.
   virtual absl::StatusOr<v1::Job> Create(const RequestKey& key, const v1::Job& job) = 0;
+
+  // What Create answered to a request of this key; none when it is new. INVALID_ARGUMENT when the
+  // id was used for another request.
+  virtual absl::StatusOr<std::optional<v1::Job>> FindCreated(const RequestKey& key) = 0;
 
   // NOT_FOUND when there is none of that name.
   virtual absl::StatusOr<JobRecord> Get(const std::string& name) = 0;

@@ -120,6 +120,11 @@ TEST_P(JobStoreTest, ARepeatedCreateGetsTheFirstAnswer) {
   SetState("a", v1::JOB_STATE_RUNNING);
   const v1::Job repeat = Create("a", "id-1");
   EXPECT_EQ(repeat.SerializeAsString(), first.SerializeAsString());
+  EXPECT_EQ((*store().FindCreated({"CreateJob", "id-1", "a"}))->SerializeAsString(),
+            first.SerializeAsString());
+  EXPECT_FALSE(store().FindCreated({"CreateJob", "id-2", "a"})->has_value());
+  EXPECT_EQ(ReasonOf(store().FindCreated({"CreateJob", "id-1", "b"}).status()),
+            "REQUEST_ID_REUSED");
   v1::Job other;
   other.set_name("jobs/b");
   EXPECT_EQ(ReasonOf(store().Create({"CreateJob", "id-1", "b"}, other).status()),

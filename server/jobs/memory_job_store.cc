@@ -26,6 +26,16 @@ absl::StatusOr<v1::Job> MemoryJobStore::Create(const RequestKey& key, const v1::
   return answer;
 }
 
+absl::StatusOr<std::optional<v1::Job>> MemoryJobStore::FindCreated(const RequestKey& key) {
+  MutexLock lock(&mutex_);
+  MT_ASSIGN_OR_RETURN(const Answer* known, FindAnswer(key));
+  std::optional<v1::Job> job;
+  if (known != nullptr) {
+    job.emplace().ParseFromString(known->bytes);
+  }
+  return job;
+}
+
 absl::StatusOr<JobRecord> MemoryJobStore::Get(const std::string& name) {
   MutexLock lock(&mutex_);
   const auto entry = entries_.find(name);

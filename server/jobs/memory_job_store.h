@@ -5,6 +5,7 @@
 
 #include <deque>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,6 +19,7 @@ namespace megatrain {
 class MemoryJobStore final : public JobStore {
  public:
   absl::StatusOr<v1::Job> Create(const RequestKey& key, const v1::Job& job) override;
+  absl::StatusOr<std::optional<v1::Job>> FindCreated(const RequestKey& key) override;
   absl::StatusOr<JobRecord> Get(const std::string& name) override;
   absl::StatusOr<std::vector<JobRecord>> List(const Query& query) override;
   absl::StatusOr<std::vector<JobRecord>> Active() override;

@@ -43,6 +43,14 @@ absl::StatusOr<JobRecord> SelectOne(Connection& connection, const std::string& n
                          : std::move(records.front());
 }
 
+absl::StatusOr<v1::Job> ParseAnswer(const std::string& answer) {
+  v1::Job job;
+  if (!job.ParseFromString(answer)) {
+    return absl::DataLossError("database: the answer to a request cannot be read");
+  }
+  return job;
+}
+
 absl::Status InsertJob(Connection& connection, const v1::Job& job) {
   const absl::Status status = connection.Execute(
       "INSERT INTO jobs (name, state, job) VALUES (?, ?, ?)",
@@ -88,6 +96,18 @@ Migration JobStoreMigration() {
   )sql"};
 }
 
+absl::StatusOr<std::optional<v1::Job>> SqliteJobStore::FindCreated(const RequestKey& key) {
+  std::optional<v1::Job> job;
+  MT_RETURN_IF_ERROR(database_.Read([&](Connection& connection) -> absl::Status {
+    MT_ASSIGN_OR_RETURN(const std::optional<std::string> answer, FindAnswer(connection, key));
+    if (answer.has_value()) {
+      MT_ASSIGN_OR_RETURN(job, ParseAnswer(*answer));
+    }
+    return absl::OkStatus();
+  }));
+  return job;
+}
+
 absl::StatusOr<v1::Job> SqliteJobStore::Create(const RequestKey& key, const v1::Job& job) {
   MT_ASSIGN_OR_RETURN(const std::string answer,
                       WriteOnce(database_, key, clock_.WallNow(),
@@ -97,11 +117,7 @@ absl::StatusOr<v1::Job> SqliteJobStore::Create(const RequestKey& key, const v1::
                                                       SelectOne(connection, job.name()));
                                   return record.job.SerializeAsString();
                                 }));
-  v1::Job accepted;
-  if (!accepted.ParseFromString(answer)) {
-    return absl::DataLossError("database: the answer to a request cannot be read");
-  }
-  return accepted;
+  return ParseAnswer(answer);
 }
 
 absl::StatusOr<JobRecord> SqliteJobStore::Get(const std::string& name) {

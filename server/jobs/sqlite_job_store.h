@@ -3,6 +3,7 @@
 #ifndef SERVER_JOBS_SQLITE_JOB_STORE_H_
 #define SERVER_JOBS_SQLITE_JOB_STORE_H_
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,7 @@ class SqliteJobStore final : public JobStore {
   SqliteJobStore(Database& database, const Clock& clock) : database_(database), clock_(clock) {}
 
   absl::StatusOr<v1::Job> Create(const RequestKey& key, const v1::Job& job) override;
+  absl::StatusOr<std::optional<v1::Job>> FindCreated(const RequestKey& key) override;
   absl::StatusOr<JobRecord> Get(const std::string& name) override;
   absl::StatusOr<std::vector<JobRecord>> List(const Query& query) override;
   absl::StatusOr<std::vector<JobRecord>> Active() override;

@@ -1,0 +1,77 @@
+#include "server/jobs/catalog_job_materials.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/status_macros.h"
+#include "runtime/config/model_config.h"
+#include "server/jobs/job_record.h"
+
+namespace megatrain {
+namespace {
+
+constexpr int64_t kMaxConfigBytes = int64_t{1} << 20;
+
+}  // namespace
+
+void CatalogJobMaterials::Prepare(const v1::Job& job, PreparedCallback done) {
+  {
+    MutexLock lock(&mutex_);
+    stopped_.erase(job.name());
+  }
+  executor_.Run([this, job, done = std::move(done)] { done(PrepareNow(job)); });
+}
+
+absl::StatusOr<JobMaterials::Prepared> CatalogJobMaterials::PrepareNow(const v1::Job& job) {
+  {
+    MutexLock lock(&mutex_);
+    if (stopped_.contains(job.name())) {
+      return absl::CancelledError("the preparation was stopped");
+    }
+  }
+  MT_ASSIGN_OR_RETURN(const v1::ModelVersion model, parts_.models.Get(job.spec().model()));
+  MT_ASSIGN_OR_RETURN(
+      const std::string json,
+      parts_.disk.ReadFile(absl::StrCat(model.path(), "/config.json"), kMaxConfigBytes));
+  MT_ASSIGN_OR_RETURN(const ModelConfig config, ParseModelConfig(json));
+  MT_RETURN_IF_ERROR(parts_.disk.MakeFolders(parts_.output_folder));
+  const v1::TrainOptions& train = job.spec().train();
+  MT_ASSIGN_OR_RETURN(
+      const std::string data_path,
+      parts_.datasets.Prepare({.run_name = job.name(),
+                               .dataset = job.spec().dataset(),
+                               .model_path = model.path(),
+                               .vocabulary_size = config.vocab_size,
+                               .max_sequence_length = train.max_sequence_length(),
+                               .skip_untrained_rows = train.on_bad_row() == "skip"}));
+  return Prepared{model.path(), data_path};
+}
+
+void CatalogJobMaterials::StopPreparing(const std::string& job_name) {
+  {
+    MutexLock lock(&mutex_);
+    stopped_.insert(job_name);
+  }
+  parts_.preparer.Stop(job_name);
+}
+
+std::string CatalogJobMaterials::OutputFolder(const v1::Job& job) {
+  return absl::StrCat(parts_.output_folder, "/", JobIdOf(job), "-", job.attempt());
+}
+
+void CatalogJobMaterials::Publish(const v1::Job& job, PublishedCallback done) {
+  executor_.Run([this, job, done = std::move(done)] {
+    const absl::StatusOr<v1::ModelVersion> version =
+        parts_.models.Publish(job.spec().output(), OutputFolder(job), job.name());
+    done(version.ok() ? absl::StatusOr<std::string>(version->name()) : version.status());
+  });
+}
+
+void CatalogJobMaterials::Discard(const v1::Job& job) {
+  executor_.Run([this, folder = OutputFolder(job)] {
+    // What stays is found by its name; the disk's own error shows at the next write.
+    parts_.disk.RemoveTree(folder).IgnoreError();
+  });
+}
+
+}  // namespace megatrain

@@ -1,0 +1,38 @@
+// Who listens to the controller in the daemon.
+
+#ifndef SERVER_MAIN_OBSERVERS_H_
+#define SERVER_MAIN_OBSERVERS_H_
+
+#include <vector>
+
+#include "server/api/follow_stream.h"
+#include "server/jobs/job_observer.h"
+#include "server/metrics/server_metrics.h"
+
+namespace megatrain {
+
+// Tells open streams and metrics. Both outlive it.
+class DaemonObserver final : public JobObserver {
+ public:
+  DaemonObserver(FollowHub& hub, ServerMetrics& metrics) : hub_(hub), metrics_(metrics) {}
+
+  void OnChange(const v1::Job& job) override {
+    metrics_.OnChange(job);
+    hub_.Notify(job.name());
+  }
+  void OnLog(const v1::Job& job) override { hub_.Notify(job.name()); }
+  void OnStep(const v1::Job& job, const v1::StepRecord& step) override {
+    metrics_.OnStep(job, step);
+  }
+  void OnEnd(const v1::Job& job) override { metrics_.OnEnd(job); }
+  void OnFigures(const engine::v1::StreamFigures& figures) override { metrics_.OnFigures(figures); }
+  void OnActiveJobs(const std::vector<JobRecord>& jobs) override { metrics_.OnActiveJobs(jobs); }
+
+ private:
+  FollowHub& hub_;
+  ServerMetrics& metrics_;
+};
+
+}  // namespace megatrain
+
+#endif  // SERVER_MAIN_OBSERVERS_H_

@@ -1,0 +1,131 @@
+#include "server/planning/job_admission.h"
+
+#include <map>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/status_macros.h"
+#include "runtime/planner/planner.h"
+#include "server/errors/errors.h"
+#include "server/jobs/training_spec.h"
+#include "server/planning/plan_conversion.h"
+
+namespace megatrain {
+namespace {
+
+// ParseModelConfig refuses longer text anyway.
+constexpr int64_t kMaxConfigBytes = int64_t{1} << 20;
+
+std::map<std::string, std::string> Numbers(const v1::Plan& plan) {
+  std::map<std::string, std::string> numbers = {
+      {"host_bytes", absl::StrCat(plan.host_bytes())},
+      {"host_available_bytes", absl::StrCat(plan.host_available_bytes())},
+      {"device_bytes", absl::StrCat(plan.device_bytes())},
+      {"device_available_bytes", absl::StrCat(plan.device_available_bytes())}};
+  for (const v1::MemoryItem& item : plan.host()) {
+    numbers[absl::StrCat("host_", item.kind(), "_bytes")] = absl::StrCat(item.size_bytes());
+  }
+  for (const v1::MemoryItem& item : plan.device()) {
+    numbers[absl::StrCat("device_", item.kind(), "_bytes")] = absl::StrCat(item.size_bytes());
+  }
+  return numbers;
+}
+
+absl::Status CheckPlan(const v1::Plan& plan, const std::string& model) {
+  if (!plan.trainable()) {
+    return PreconditionFailed(model, "MODEL_NOT_TRAINABLE", plan.verdict(), {{"model", model}});
+  }
+  if (plan.fits()) {
+    return absl::OkStatus();
+  }
+  const bool host_fits = plan.host_bytes() <= plan.host_available_bytes();
+  return PreconditionFailed(model, host_fits ? "DEVICE_MEMORY_EXCEEDED" : "HOST_MEMORY_EXCEEDED",
+                            plan.verdict(), Numbers(plan));
+}
+
+std::vector<FieldViolation> CheckLength(const v1::TrainingSpec& spec, const ModelConfig& config) {
+  const int64_t length = spec.train().max_sequence_length();
+  if (config.max_positions <= 0 || length <= config.max_positions) {
+    return {};
+  }
+  return {{"spec.train.max_sequence_length",
+           absl::StrCat(length, " is more than the model's ", config.max_positions, " positions")}};
+}
+
+}  // namespace
+
+absl::StatusOr<v1::Plan> JobAdmission::Admit(v1::TrainingSpec& spec,
+                                             const std::string& output) const {
+  MT_RETURN_IF_ERROR(InvalidFields(
+      CompleteTrainingSpec(spec, {output, parts_.compute_dtype}, /*for_plan=*/false)));
+  MT_ASSIGN_OR_RETURN(const v1::ModelVersion model, FindModel(spec.model()));
+  MT_RETURN_IF_ERROR(CheckDataset(spec.dataset()));
+  spec.set_model(model.name());
+  if (!model.trainable()) {
+    return PreconditionFailed(model.name(), "MODEL_NOT_TRAINABLE",
+                              absl::StrCat(model.name(), " (", model.architecture(),
+                                           ") cannot be trained yet: ", model.failure()),
+                              {{"model", model.name()}, {"architecture", model.architecture()}});
+  }
+  MT_ASSIGN_OR_RETURN(const ModelConfig config, ReadConfig(model.path()));
+  MT_RETURN_IF_ERROR(InvalidFields(CheckLength(spec, config)));
+  MT_ASSIGN_OR_RETURN(const MachineProfile machine, parts_.machine());
+  v1::Plan plan = PlanToProto(PlanJob(config, JobShapeOf(spec), machine));
+  plan.set_step_count(spec.train().steps());
+  MT_RETURN_IF_ERROR(CheckPlan(plan, model.name()));
+  return plan;
+}
+
+absl::StatusOr<v1::Plan> JobAdmission::Plan(v1::TrainingSpec spec,
+                                            const std::string& model_config_json) const {
+  ModelConfig config;
+  if (!model_config_json.empty()) {
+    spec.set_model("models/none");  // not read, but a form is wanted
+    MT_ASSIGN_OR_RETURN(config, ParseModelConfig(model_config_json));
+  }
+  MT_RETURN_IF_ERROR(InvalidFields(
+      CompleteTrainingSpec(spec, {"models/none", parts_.compute_dtype}, /*for_plan=*/true)));
+  if (model_config_json.empty()) {
+    MT_ASSIGN_OR_RETURN(const v1::ModelVersion model, FindModel(spec.model()));
+    MT_ASSIGN_OR_RETURN(config, ReadConfig(model.path()));
+  }
+  MT_ASSIGN_OR_RETURN(const MachineProfile machine, parts_.machine());
+  v1::Plan plan = PlanToProto(PlanJob(config, JobShapeOf(spec), machine));
+  plan.set_step_count(spec.train().steps());
+  return plan;
+}
+
+absl::StatusOr<ModelConfig> JobAdmission::ReadConfig(const std::string& model_path) const {
+  MT_ASSIGN_OR_RETURN(
+      const std::string json,
+      parts_.disk.ReadFile(absl::StrCat(model_path, "/config.json"), kMaxConfigBytes));
+  return ParseModelConfig(json);
+}
+
+absl::StatusOr<v1::ModelVersion> JobAdmission::FindModel(const std::string& name) const {
+  MT_ASSIGN_OR_RETURN(v1::ModelVersion model, parts_.models.Get(name));
+  if (model.state() != v1::MODEL_STATE_READY) {
+    return PreconditionFailed(
+        model.name(), "MODEL_NOT_READY",
+        absl::StrCat(model.name(), " is not READY",
+                     model.failure().empty() ? ": wait for its import"
+                                             : absl::StrCat(": ", model.failure())),
+        {{"model", model.name()}});
+  }
+  return model;
+}
+
+absl::Status JobAdmission::CheckDataset(const std::string& name) const {
+  MT_ASSIGN_OR_RETURN(const v1::Dataset dataset, parts_.datasets.Get(name));
+  if (dataset.state() == v1::DATASET_STATE_READY) {
+    return absl::OkStatus();
+  }
+  return PreconditionFailed(
+      name, "DATASET_NOT_READY",
+      absl::StrCat(name, " is not READY",
+                   dataset.failure().empty() ? ": wait for its check"
+                                             : absl::StrCat(": ", dataset.failure())),
+      {{"dataset", name}});
+}
+
+}  // namespace megatrain

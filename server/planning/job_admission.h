@@ -1,0 +1,57 @@
+// Whether a job can be accepted, and what it would take.
+
+#ifndef SERVER_PLANNING_JOB_ADMISSION_H_
+#define SERVER_PLANNING_JOB_ADMISSION_H_
+
+#include <functional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "megatrain/v1/job.pb.h"
+#include "megatrain/v1/model.pb.h"
+#include "runtime/base/file_system.h"
+#include "runtime/config/model_config.h"
+#include "runtime/planner/machine.h"
+#include "server/datasets/dataset_store.h"
+#include "server/models/model_store.h"
+
+namespace megatrain {
+
+// Thread-safe; calls block on the disk.
+class JobAdmission {
+ public:
+  // All outlive it. `machine` is asked at each call: memory comes and goes.
+  struct Parts {
+    ModelStore& models;
+    DatasetStore& datasets;
+    FileSystem& disk;
+    std::function<absl::StatusOr<MachineProfile>()> machine;
+    std::string compute_dtype;  // the default of the engine's backend
+  };
+
+  explicit JobAdmission(const Parts& parts) : parts_(parts) {}
+
+  // Completes `spec`, fixes its model to a version, and plans it. INVALID_ARGUMENT with every wrong
+  // field; NOT_FOUND; FAILED_PRECONDITION with the reason MODEL_NOT_READY, DATASET_NOT_READY,
+  // MODEL_NOT_TRAINABLE, HOST_MEMORY_EXCEEDED or DEVICE_MEMORY_EXCEEDED. `output` is the default
+  // of spec.output.
+  absl::StatusOr<v1::Plan> Admit(v1::TrainingSpec& spec, const std::string& output) const;
+
+  // The plan alone, also of what does not fit or cannot be trained yet. With `model_config_json`
+  // (a config.json) spec.model is not read.
+  absl::StatusOr<v1::Plan> Plan(v1::TrainingSpec spec, const std::string& model_config_json) const;
+
+  // The shape of a model's folder.
+  absl::StatusOr<ModelConfig> ReadConfig(const std::string& model_path) const;
+
+ private:
+  absl::StatusOr<v1::ModelVersion> FindModel(const std::string& name) const;
+  absl::Status CheckDataset(const std::string& name) const;
+
+  const Parts parts_;
+};
+
+}  // namespace megatrain
+
+#endif  // SERVER_PLANNING_JOB_ADMISSION_H_

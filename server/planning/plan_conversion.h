@@ -1,0 +1,18 @@
+// Between the API's messages and the planner's values.
+
+#ifndef SERVER_PLANNING_PLAN_CONVERSION_H_
+#define SERVER_PLANNING_PLAN_CONVERSION_H_
+
+#include "megatrain/v1/job.pb.h"
+#include "runtime/planner/planner.h"
+
+namespace megatrain {
+
+// Of a spec that CompleteTrainingSpec found right.
+JobShape JobShapeOf(const v1::TrainingSpec& spec);
+
+v1::Plan PlanToProto(const Plan& plan);
+
+}  // namespace megatrain
+
+#endif  // SERVER_PLANNING_PLAN_CONVERSION_H_
