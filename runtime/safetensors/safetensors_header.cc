@@ -1,6 +1,7 @@
 #include "runtime/safetensors/safetensors_header.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -130,10 +131,11 @@ absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(std::string_view text) 
     header.tensors.push_back(std::move(tensor));
   }
   // Empty tensors may share their offset with the one that follows: before it they go.
-  std::stable_sort(
-      header.tensors.begin(), header.tensors.end(), [](const TensorEntry& a, const TensorEntry& b) {
-        return std::pair(a.offset_bytes, a.size_bytes) < std::pair(b.offset_bytes, b.size_bytes);
-      });
+  std::sort(header.tensors.begin(), header.tensors.end(),
+            [](const TensorEntry& a, const TensorEntry& b) {
+              return std::tie(a.offset_bytes, a.size_bytes, a.name) <
+                     std::tie(b.offset_bytes, b.size_bytes, b.name);
+            });
   MT_RETURN_IF_ERROR(CheckCoverage(header.tensors));
   return header;
 }
