@@ -1,0 +1,70 @@
+// The real engine below the trainer, put together for a test: templates, store, pipeline.
+
+#ifndef TESTS_PARITY_TRAINING_RIG_H_
+#define TESTS_PARITY_TRAINING_RIG_H_
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "runtime/base/clock.h"
+#include "runtime/config/model_config.h"
+#include "runtime/config/model_layout.h"
+#include "runtime/device/cpu_device.h"
+#include "runtime/hoststore/host_store.h"
+#include "runtime/model/layer_template.h"
+#include "runtime/optimizer/optimizer_pool.h"
+#include "runtime/pipeline/pipeline_options.h"
+#include "runtime/pipeline/step_pipeline.h"
+
+namespace megatrain {
+
+struct RigOptions {
+  ComputeDtype dtype = ComputeDtype::kFloat32;
+  MicroBatchOrder order = MicroBatchOrder::kLayerMajor;
+  int slots = 2;  // of weights and of gradients
+  bool resident = false;
+  int optimizer_threads = 2;
+  int64_t max_tokens = 512;  // of a step and of a micro-batch
+  int max_micro_batches = 8;
+};
+
+class TrainingRig {
+ public:
+  static absl::StatusOr<std::unique_ptr<TrainingRig>> Create(const ModelConfig& config,
+                                                             const RigOptions& options);
+
+  const ModelLayout& layout() const { return layout_; }
+  HostStore& store() { return *store_; }
+  StepPipeline& pipeline() { return *pipeline_; }
+
+  // The first and only call that makes a pipeline: after the store has its weights.
+  absl::Status Start();
+
+  // One tensor of the store as numbers; all work must be over.
+  std::vector<double> Weights(int unit, const TensorLayout& tensor);
+  std::vector<double> Gradient(int unit, const TensorLayout& tensor);
+
+  // Every plane but the gradients, of all units.
+  std::string StateBytes();
+
+ private:
+  TrainingRig(const ModelConfig& config, const RigOptions& options);
+
+  const ModelConfig config_;
+  const RigOptions options_;
+  const ModelLayout layout_;
+  SystemClock clock_;
+  CpuDevice device_;
+  OptimizerPool pool_;
+  std::unique_ptr<HostStore> store_;
+  std::unique_ptr<ModelTemplates> templates_;
+  std::unique_ptr<StepPipeline> pipeline_;  // last: it uses all of the above
+};
+
+}  // namespace megatrain
+
+#endif  // TESTS_PARITY_TRAINING_RIG_H_
