@@ -4,8 +4,10 @@
 #include <pthread.h>
 #include <sched.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <csignal>
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <thread>
@@ -43,6 +45,17 @@ int AllowedProcessors() {
   return sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
 }
 
+// Has threads that wait for work of the OpenMP runtime sleep instead of spin: beside the
+// optimizer's threads, or on a machine that others use too, spinning made a step ten times slower.
+// The runtime reads its setting when it is loaded, so this process starts itself anew with it; a
+// setting of the user's is kept.
+void LetIdleThreadsSleep(char** argv) {
+  constexpr char kSetting[] = "OMP_WAIT_POLICY";
+  if (getenv(kSetting) == nullptr && setenv(kSetting, "passive", 0) == 0) {
+    execv("/proc/self/exe", argv);  // returns only when it fails: then threads spin
+  }
+}
+
 // Ends `service` at the first SIGTERM or SIGINT, both of which must be blocked in every thread.
 class SignalThread {
  public:
@@ -68,11 +81,12 @@ absl::StatusOr<std::unique_ptr<grpc::Server>> Listen(const std::string& socket,
     return absl::InvalidArgumentError(absl::StrCat("--socket: the path has ", socket.size(),
                                                    " bytes, more than ", kMaxSocketPath));
   }
-  umask(077);  // only this user may connect, and read what jobs write
+  const mode_t usual_mask = umask(077);  // only this user may connect
   grpc::ServerBuilder builder;
   builder.AddListeningPort("unix:" + socket, grpc::InsecureServerCredentials());
   builder.RegisterService(&service);
   std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  umask(usual_mask);
   if (server == nullptr) {
     return absl::UnavailableError(absl::StrCat("cannot listen on ", socket));
   }
@@ -109,6 +123,7 @@ int Main(int argc, char** argv) {
   app.add_option("--log", flags.log, "Least severity to log")
       ->check(CLI::IsMember({"debug", "info", "warn", "error"}));
   CLI11_PARSE(app, argc, argv);
+  LetIdleThreadsSleep(argv);
 
   spdlog::set_default_logger(spdlog::stderr_logger_mt("engine"));
   spdlog::set_level(spdlog::level::from_str(flags.log));
