@@ -1,6 +1,7 @@
 """The repository as the architecture tests see it: its files, its BUILD files, its targets."""
 
 import ast
+import copy
 import subprocess
 import unittest
 from collections.abc import Iterator
@@ -75,13 +76,50 @@ def full_label(label: str, package: str) -> str:
     return label
 
 
+class _Substitution(ast.NodeTransformer):
+    """Puts values in the place of names, and adds up what are strings then."""
+
+    def __init__(self, values: dict[str, ast.expr]) -> None:
+        self._values = values
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:  # ast's name
+        return self._values.get(node.id, node)
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
+        self.generic_visit(node)
+        sides = (node.left, node.right)
+        if all(isinstance(s, ast.Constant) and isinstance(s.value, str) for s in sides):
+            return ast.Constant("".join(ast.literal_eval(side) for side in sides))
+        return node
+
+
+def _parts(node: ast.expr) -> list[ast.expr]:
+    return node.elts if isinstance(node, ast.Tuple) else [node]
+
+
+def _expanded(value: ast.expr, names: dict[str, ast.expr]) -> Iterator[ast.expr]:
+    """The expression itself, or each element of `[... for name in [...]]`."""
+    if not isinstance(value, ast.ListComp):
+        yield _Substitution(names).visit(copy.deepcopy(value))
+        return
+    loop = value.generators[0]
+    for item in loop.iter.elts if isinstance(loop.iter, ast.List) else []:
+        variables = [ast.unparse(name) for name in _parts(loop.target)]
+        known = {**names, **dict(zip(variables, _parts(item), strict=True))}
+        yield _Substitution(known).visit(copy.deepcopy(value.elt))
+
+
 def calls(path: str) -> Iterator[tuple[str, dict[str, ast.expr], int]]:
     """The top-level calls of a BUILD file: the function, its keywords, the line."""
+    names: dict[str, ast.expr] = {}
     for statement in ast.parse(text(path), path).body:
-        call = statement.value if isinstance(statement, ast.Expr) else None
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name):
-            keywords = {k.arg: k.value for k in call.keywords if k.arg}
-            yield call.func.id, keywords, call.lineno
+        if isinstance(statement, ast.Assign):
+            names[ast.unparse(statement.targets[0])] = statement.value
+        elif isinstance(statement, ast.Expr):
+            for call in _expanded(statement.value, names):
+                if isinstance(call, ast.Call) and isinstance(call.func, ast.Name):
+                    keywords = {k.arg: k.value for k in call.keywords if k.arg}
+                    yield call.func.id, keywords, statement.lineno
 
 
 def build_files() -> tuple[str, ...]:
