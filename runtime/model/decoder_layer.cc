@@ -9,15 +9,14 @@
 namespace megatrain {
 namespace {
 
-// What the attention half computes and its gradients need. Queries, keys, values and what attention
-// makes of them are fp32 in either compute dtype: the CPU kernels gain nothing from bf16 there.
+// What the attention half computes and its gradients need.
 struct AttentionHalf {
   at::Tensor normed_TD;
   at::Tensor inverse_rms_T1;
   AttentionInput attention;
   AttentionResult result;
-  at::Tensor mixed_TE;   // the heads' results side by side, compute dtype; E = H C
-  at::Tensor hidden_TD;  // after the residual connection, compute dtype
+  at::Tensor mixed_TE;   // the heads' results side by side; E = H C
+  at::Tensor hidden_TD;  // after the residual connection
 };
 
 struct MlpHalf {
@@ -28,7 +27,7 @@ struct MlpHalf {
 };
 
 at::Tensor Project(const at::Tensor& x_TD, const at::Tensor& weight, const at::Tensor& bias) {
-  const at::Tensor y = Uninitialized({x_TD.size(0), weight.size(0)}, x_TD.scalar_type());
+  const at::Tensor y = Uninitialized({x_TD.size(0), weight.size(0)}, at::kFloat);
   if (bias.defined()) {
     LinearForward(x_TD, weight, bias, y);
   } else {
@@ -39,14 +38,14 @@ at::Tensor Project(const at::Tensor& x_TD, const at::Tensor& weight, const at::T
 
 at::Tensor ProjectToHeads(const at::Tensor& x_TD, const at::Tensor& weight, const at::Tensor& bias,
                           int64_t head_dim) {
-  return AsFloat(Project(x_TD, weight, bias)).view({x_TD.size(0), -1, head_dim});
+  return Project(x_TD, weight, bias).view({x_TD.size(0), -1, head_dim});
 }
 
 AttentionHalf ForwardAttention(const LayerInput& input, const LayerTensors& weights) {
   const at::Tensor& x_TD = input.hidden_TD;
   const int64_t head_dim = input.config.head_dim;
   AttentionHalf half;
-  half.normed_TD = Uninitialized(x_TD.sizes(), x_TD.scalar_type());
+  half.normed_TD = Uninitialized(x_TD.sizes(), at::kFloat);
   half.inverse_rms_T1 =
       RmsNormForward(x_TD, weights.attention_norm, input.config.norm_epsilon, half.normed_TD);
   half.attention = {
@@ -57,8 +56,8 @@ AttentionHalf ForwardAttention(const LayerInput& input, const LayerTensors& weig
   RotateForward(input.rope, half.attention.query_THC);
   RotateForward(input.rope, half.attention.key_TKC);
   half.result = AttentionForward(half.attention);
-  half.mixed_TE = half.result.out_THC.view({x_TD.size(0), -1}).to(x_TD.scalar_type());
-  half.hidden_TD = Uninitialized(x_TD.sizes(), x_TD.scalar_type());
+  half.mixed_TE = half.result.out_THC.view({x_TD.size(0), -1});
+  half.hidden_TD = Uninitialized(x_TD.sizes(), at::kFloat);
   LinearForward(half.mixed_TE, weights.output, x_TD, half.hidden_TD);
   return half;
 }
@@ -66,7 +65,7 @@ AttentionHalf ForwardAttention(const LayerInput& input, const LayerTensors& weig
 MlpHalf ForwardMlp(const LayerInput& input, const LayerTensors& weights,
                    const at::Tensor& hidden_TD) {
   MlpHalf half;
-  half.normed_TD = Uninitialized(hidden_TD.sizes(), hidden_TD.scalar_type());
+  half.normed_TD = Uninitialized(hidden_TD.sizes(), at::kFloat);
   half.inverse_rms_T1 =
       RmsNormForward(hidden_TD, weights.mlp_norm, input.config.norm_epsilon, half.normed_TD);
   half.gate_TF = Project(half.normed_TD, weights.gate, {});
@@ -77,43 +76,39 @@ MlpHalf ForwardMlp(const LayerInput& input, const LayerTensors& weights,
 // Returns d loss / d the MLP's normed input.
 at::Tensor BackwardMlp(const MlpHalf& half, const LayerTensors& weights,
                        const at::Tensor& hidden_gradient_TD, const LayerTensors& gradients) {
-  const at::Tensor activated_TF =
-      Uninitialized(half.gate_TF.sizes(), hidden_gradient_TD.scalar_type());
+  const at::Tensor activated_TF = Uninitialized(half.gate_TF.sizes(), at::kFloat);
   SwigluForward(half.gate_TF, half.up_TF, activated_TF);
   LinearBackwardWeight(hidden_gradient_TD, activated_TF, gradients.down);
-  const at::Tensor gate_gradient_TF =
-      Uninitialized(half.gate_TF.sizes(), hidden_gradient_TD.scalar_type());
+  const at::Tensor gate_gradient_TF = Uninitialized(half.gate_TF.sizes(), at::kFloat);
   LinearBackwardInput(hidden_gradient_TD, weights.down, gate_gradient_TF);
   const at::Tensor& up_gradient_TF = activated_TF;  // the activation has done its part
   SwigluBackward(half.gate_TF, half.up_TF, gate_gradient_TF, up_gradient_TF);
   LinearBackwardWeight(gate_gradient_TF, half.normed_TD, gradients.gate);
   LinearBackwardWeight(up_gradient_TF, half.normed_TD, gradients.up);
-  at::Tensor normed_gradient_TD =
-      Uninitialized(half.normed_TD.sizes(), hidden_gradient_TD.scalar_type());
+  at::Tensor normed_gradient_TD = Uninitialized(half.normed_TD.sizes(), at::kFloat);
   LinearBackwardInput(gate_gradient_TF, weights.gate, normed_gradient_TD);
   LinearBackwardInputAdd(up_gradient_TF, weights.up, normed_gradient_TD);
   return normed_gradient_TD;
 }
 
-// The gradients of queries, keys and values before rotation, fp32.
+// The gradients of queries, keys and values before rotation.
 AttentionGradients BackwardHeads(const LayerInput& input, const AttentionHalf& half,
                                  const LayerTensors& weights,
                                  const at::Tensor& hidden_gradient_TD) {
-  const at::Tensor mixed_gradient_TE =
-      Uninitialized(half.mixed_TE.sizes(), half.mixed_TE.scalar_type());
+  const at::Tensor mixed_gradient_TE = Uninitialized(half.mixed_TE.sizes(), at::kFloat);
   LinearBackwardInput(hidden_gradient_TD, weights.output, mixed_gradient_TE);
   AttentionGradients heads = {
       .query_THC = Uninitialized(half.attention.query_THC.sizes(), at::kFloat),
       .key_TKC = Uninitialized(half.attention.key_TKC.sizes(), at::kFloat),
       .value_TKC = Uninitialized(half.attention.value_TKC.sizes(), at::kFloat)};
   AttentionBackward(half.attention, half.result,
-                    AsFloat(mixed_gradient_TE).view(half.result.out_THC.sizes()), heads);
+                    mixed_gradient_TE.view(half.result.out_THC.sizes()), heads);
   RotateBackward(input.rope, heads.query_THC);
   RotateBackward(input.rope, heads.key_TKC);
   return heads;
 }
 
-// One of the three projections: its weight's and bias's gradients.
+// One of the three projections: its weight's and bias's gradients. Returns the heads' side by side.
 at::Tensor BackwardProjection(const at::Tensor& heads_gradient, const at::Tensor& normed_TD,
                               const at::Tensor& weight_gradient, const at::Tensor& bias_gradient) {
   const at::Tensor y_gradient = heads_gradient.view({normed_TD.size(0), -1});
@@ -121,7 +116,7 @@ at::Tensor BackwardProjection(const at::Tensor& heads_gradient, const at::Tensor
     BiasBackward(y_gradient, bias_gradient);
   }
   LinearBackwardWeight(y_gradient, normed_TD, weight_gradient);
-  return y_gradient.to(normed_TD.scalar_type());
+  return y_gradient;
 }
 
 // Returns d loss / d the attention's normed input.
@@ -131,7 +126,7 @@ at::Tensor BackwardAttention(const LayerInput& input, const AttentionHalf& half,
   LinearBackwardWeight(hidden_gradient_TD, half.mixed_TE, gradients.output);
   const AttentionGradients heads = BackwardHeads(input, half, weights, hidden_gradient_TD);
   const at::Tensor& normed_TD = half.normed_TD;
-  at::Tensor normed_gradient_TD = Uninitialized(normed_TD.sizes(), normed_TD.scalar_type());
+  at::Tensor normed_gradient_TD = Uninitialized(normed_TD.sizes(), at::kFloat);
   LinearBackwardInput(
       BackwardProjection(heads.query_THC, normed_TD, gradients.query, gradients.query_bias),
       weights.query, normed_gradient_TD);

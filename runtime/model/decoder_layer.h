@@ -1,5 +1,8 @@
 // One decoder layer of the Llama and Qwen2 kind: pre-norm attention and SwiGLU MLP, each added to
 // the hidden states. Called within RunInWorkspace.
+//
+// Activations are fp32 inside a layer also for bf16 weights: the CPU's matrix products are. Between
+// layers they are what the caller keeps.
 
 #ifndef RUNTIME_MODEL_DECODER_LAYER_H_
 #define RUNTIME_MODEL_DECODER_LAYER_H_
@@ -39,17 +42,17 @@ LayerTensors BindLayer(const UnitLayout& unit, const void* data, c10::ScalarType
 // One call's input besides the weights.
 struct LayerInput {
   const ModelConfig& config;
-  at::Tensor hidden_TD;  // compute dtype
+  at::Tensor hidden_TD;  // fp32
   std::span<const int32_t> document_offsets;
   RopeTable rope;
 };
 
-// Writes `output_TD`, compute dtype.
+// Writes `output_TD`, fp32.
 void DecoderLayerForward(const LayerInput& input, const LayerTensors& weights,
                          const at::Tensor& output_TD);
 
 // Computes the layer again from its input and adds to `gradients`. `hidden_gradient_TD` is
-// d loss / d output before and d loss / d input after, compute dtype.
+// d loss / d output before and d loss / d input after, fp32.
 void DecoderLayerBackward(const LayerInput& input, const LayerTensors& weights,
                           const at::Tensor& hidden_gradient_TD, const LayerTensors& gradients);
 

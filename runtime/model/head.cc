@@ -20,6 +20,15 @@ struct Chunk {
   int64_t rows;
 };
 
+// The hidden states at the loss positions, fp32.
+at::Tensor LossRows(const HeadInput& input) {
+  const auto count = static_cast<int64_t>(input.loss_positions.size());
+  const at::Tensor rows_ND =
+      Uninitialized({count, input.hidden_TD.size(1)}, input.hidden_TD.scalar_type());
+  GatherRows(input.hidden_TD, input.loss_positions, rows_ND);
+  return AsFloat(rows_ND);
+}
+
 // Writes the chunk's losses; with gradients also its rows of `normed_gradient_ND`.
 void RunChunk(const HeadInput& input, Chunk chunk, const at::Tensor& normed_ND,
               std::span<double> losses, const HeadGradients* gradients,
@@ -52,7 +61,7 @@ HeadResult Sum(std::span<const double> losses) {
 
 void BackwardNorm(const HeadInput& input, const at::Tensor& rows_ND, const at::Tensor& factor_N1,
                   const at::Tensor& normed_gradient_ND, const HeadGradients& gradients) {
-  const at::Tensor row_gradients_ND = Uninitialized(rows_ND.sizes(), rows_ND.scalar_type());
+  const at::Tensor row_gradients_ND = Uninitialized(rows_ND.sizes(), at::kFloat);
   row_gradients_ND.zero_();
   RmsNormBackward({.x_TD = rows_ND,
                    .weight_D = input.norm_D,
@@ -60,7 +69,8 @@ void BackwardNorm(const HeadInput& input, const at::Tensor& rows_ND, const at::T
                    .normed_gradient_TD = normed_gradient_ND,
                    .weight_gradient_D = gradients.norm_D,
                    .x_gradient_TD = row_gradients_ND});
-  ScatterRows(row_gradients_ND, input.loss_positions, gradients.hidden_TD);
+  ScatterRows(row_gradients_ND.to(gradients.hidden_TD.scalar_type()), input.loss_positions,
+              gradients.hidden_TD);
 }
 
 }  // namespace
@@ -73,14 +83,12 @@ HeadResult RunHead(const HeadInput& input, const HeadGradients* gradients) {
     }
     return {};
   }
-  const c10::ScalarType dtype = input.hidden_TD.scalar_type();
-  const at::Tensor rows_ND = Uninitialized({count, input.hidden_TD.size(1)}, dtype);
-  GatherRows(input.hidden_TD, input.loss_positions, rows_ND);
-  const at::Tensor normed_ND = Uninitialized(rows_ND.sizes(), dtype);
+  const at::Tensor rows_ND = LossRows(input);
+  const at::Tensor normed_ND = Uninitialized(rows_ND.sizes(), at::kFloat);
   const at::Tensor factor_N1 = RmsNormForward(rows_ND, input.norm_D, input.norm_epsilon, normed_ND);
   at::Tensor normed_gradient_ND;
   if (gradients != nullptr) {
-    normed_gradient_ND = Uninitialized(rows_ND.sizes(), dtype);
+    normed_gradient_ND = Uninitialized(rows_ND.sizes(), at::kFloat);
   }
   std::vector<double> losses(count);
   const int64_t step = HeadChunkRows(input.matrix_VD.size(0), count);

@@ -26,7 +26,7 @@ struct HeadInput {
 struct HeadGradients {
   at::Tensor norm_D;     // fp32; added to
   at::Tensor matrix_VD;  // fp32; added to
-  at::Tensor hidden_TD;  // compute dtype; all written
+  at::Tensor hidden_TD;  // compute dtype; all written, rounded once
   double loss_scale;
 };
 

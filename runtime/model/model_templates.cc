@@ -21,6 +21,18 @@
 namespace megatrain {
 namespace {
 
+// `tensor` itself when it is fp32, else a new fp32 tensor of its shape.
+at::Tensor Widened(const at::Tensor& tensor) {
+  return tensor.scalar_type() == at::kFloat ? tensor : Uninitialized(tensor.sizes(), at::kFloat);
+}
+
+// Rounds to the other's dtype, unless they are one tensor.
+void Narrow(const at::Tensor& wide, const at::Tensor& tensor) {
+  if (!wide.is_same(tensor)) {
+    tensor.copy_(wide);
+  }
+}
+
 class DenseDecoderTemplates final : public ModelTemplates {
  public:
   DenseDecoderTemplates(const ModelConfig& config, const ModelLayout& layout, ComputeDtype dtype)
@@ -53,8 +65,10 @@ class DenseDecoderTemplates final : public ModelTemplates {
                             const void* input, void* output, Workspace workspace) override {
     MT_RETURN_IF_ERROR(CheckDocuments(batch));
     return RunInWorkspace(workspace.data, workspace.size_bytes, [&] {
-      DecoderLayerForward(Input(input, batch), BindLayer(Layer(unit), weights, dtype_),
-                          Hidden(output, batch));
+      const at::Tensor output_TD = Hidden(output, batch);
+      const at::Tensor wide_TD = Widened(output_TD);
+      DecoderLayerForward(Input(input, batch), BindLayer(Layer(unit), weights, dtype_), wide_TD);
+      Narrow(wide_TD, output_TD);
       return absl::OkStatus();
     });
   }
@@ -64,9 +78,11 @@ class DenseDecoderTemplates final : public ModelTemplates {
                              Workspace workspace) override {
     MT_RETURN_IF_ERROR(CheckDocuments(batch));
     return RunInWorkspace(workspace.data, workspace.size_bytes, [&] {
-      DecoderLayerBackward(Input(input, batch), BindLayer(Layer(unit), weights, dtype_),
-                           Hidden(hidden_gradient, batch),
+      const at::Tensor gradient_TD = Hidden(hidden_gradient, batch);
+      const at::Tensor wide_TD = AsFloat(gradient_TD);
+      DecoderLayerBackward(Input(input, batch), BindLayer(Layer(unit), weights, dtype_), wide_TD,
                            BindLayer(Layer(unit), gradients, at::kFloat));
+      Narrow(wide_TD, gradient_TD);
       return absl::OkStatus();
     });
   }
@@ -120,7 +136,7 @@ class DenseDecoderTemplates final : public ModelTemplates {
 
   LayerInput Input(const void* hidden, const MicroBatch& batch) const {
     return {.config = config_,
-            .hidden_TD = Hidden(hidden, batch),
+            .hidden_TD = AsFloat(Hidden(hidden, batch)),
             .document_offsets = batch.document_offsets,
             .rope = MakeRopeTable(batch.positions, frequencies_)};
   }

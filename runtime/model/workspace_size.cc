@@ -8,7 +8,7 @@ namespace {
 // Of a bf16 weight as much is fp32 at a time: linear.h, which includes LibTorch.
 constexpr int64_t kWeightBlockElements = 1 << 20;
 
-// Bytes a token, in the terms of decoder_layer.cc and head.cc: e a compute element, 4 an fp32 one.
+// Elements of decoder_layer.cc and head.cc; activations are fp32 there in either compute dtype.
 struct Sizes {
   int64_t d;
   int64_t ff;
@@ -16,8 +16,7 @@ struct Sizes {
   int64_t kv;     // kv_heads * head_dim
   int64_t heads;
   int64_t head_dim;
-  int64_t e;
-  bool converts;  // bf16: fp32 copies beside
+  bool narrow;  // bf16 outside: fp32 copies of the hidden states and of their gradient
 };
 
 Sizes SizesOf(const ModelConfig& config, ComputeDtype dtype) {
@@ -27,45 +26,38 @@ Sizes SizesOf(const ModelConfig& config, ComputeDtype dtype) {
           .kv = config.kv_head_count * config.head_dim,
           .heads = config.head_count,
           .head_dim = config.head_dim,
-          .e = SizeBytes(dtype),
-          .converts = dtype != ComputeDtype::kFloat32};
+          .narrow = dtype != ComputeDtype::kFloat32};
 }
 
-// RmsNormBackward: the normed values and one more in fp32; for bf16 the copies of both operands
-// and of the sum's two sides.
-int64_t NormBackwardBytes(const Sizes& s) { return (s.converts ? 20 : 8) * s.d; }
+// All of these are bytes a token.
 
-// fp32 copies of what a product of that width reads and writes, and of what is added to it.
-int64_t ProductBytes(const Sizes& s, int64_t in, int64_t out) {
-  return s.converts ? 4 * (in + 2 * out) : 0;
-}
+// RmsNormBackward: the normed values and one more.
+int64_t NormBackwardBytes(const Sizes& s) { return 8 * s.d; }
 
 // Kept from the attention half until the end of the backward pass.
 int64_t AttentionHalfBytes(const Sizes& s) {
+  const int64_t copies = s.narrow ? 8 * s.d : 0;
   const int64_t rope = 4 * s.head_dim;
-  const int64_t norm = s.d * s.e + 4;
-  const int64_t heads = 4 * (2 * s.query + 2 * s.kv) + (s.converts ? 2 * s.query : 0);
+  const int64_t norm = 4 * s.d + 4;
+  const int64_t heads = 4 * (2 * s.query + 2 * s.kv);
   const int64_t log_sum_exp = 4 * s.heads + 64;  // a piece per document, rounded up
-  const int64_t hidden = s.d * s.e;
-  return rope + norm + heads + log_sum_exp + hidden;
+  const int64_t hidden = 4 * s.d;
+  return copies + rope + norm + heads + log_sum_exp + hidden;
 }
 
 int64_t MlpBytes(const Sizes& s) {
-  const int64_t norm = s.d * s.e + 4;
-  const int64_t wide = 4 * s.ff * s.e;  // gate, up, activation, gradient
-  const int64_t normed_gradient = s.d * s.e;
-  return norm + wide +
-         std::max(ProductBytes(s, s.d, s.ff), normed_gradient + ProductBytes(s, s.ff, s.d));
+  const int64_t norm = 4 * s.d + 4;
+  const int64_t wide = 4 * 4 * s.ff;  // gate, up, activation, gradient
+  const int64_t normed_gradient = 4 * s.d;
+  return norm + wide + normed_gradient;
 }
 
 int64_t AttentionBackwardBytes(const Sizes& s) {
-  const int64_t mixed = s.query * (s.e + (s.converts ? 4 : 0));
+  const int64_t mixed = 4 * s.query;
   const int64_t gradients = 4 * (s.query + 2 * s.kv);
   const int64_t rotation = 2 * s.query;
-  const int64_t projections =
-      s.d * s.e + (s.converts ? 2 * s.query : 0) + ProductBytes(s, s.query, s.d);
-  const int64_t output = s.query * s.e + ProductBytes(s, s.d, s.query);
-  return std::max(output, gradients + std::max(mixed + rotation, projections));
+  const int64_t normed_gradient = 4 * s.d;
+  return gradients + std::max(mixed + rotation, normed_gradient);
 }
 
 // Of LibTorch's kernel, per token of one document: the gradients with every head its own keys and
@@ -83,23 +75,23 @@ int64_t LayerBytes(const Sizes& s, int64_t tokens, int64_t document_tokens) {
   const int64_t attention_backward = AttentionBackwardBytes(s);
   const int64_t kernel = document_tokens * AttentionKernelBytes(s) +
                          kMaxComputeThreads * AttentionThreadBytes(s, document_tokens);
-  const int64_t rest = std::max({tokens * MlpBytes(s), tokens * (s.d * s.e + NormBackwardBytes(s)),
+  const int64_t rest = std::max({tokens * MlpBytes(s), tokens * (4 * s.d + NormBackwardBytes(s)),
                                  tokens * attention_backward + kernel});
   return tokens * AttentionHalfBytes(s) + rest;
 }
 
 int64_t HeadBytes(const Sizes& s, int64_t vocab_size, int64_t loss_tokens) {
-  const int64_t rows = loss_tokens * (3 * s.d * s.e + 4);  // gathered, normed, its gradient
-  const int64_t chunk = HeadChunkRows(vocab_size, loss_tokens);
-  const int64_t logits = chunk * (vocab_size * 4 + 12) + (s.converts ? chunk * 8 * s.d : 0);
-  return rows + std::max(logits, loss_tokens * (s.d * s.e + NormBackwardBytes(s)));
+  const int64_t rows = loss_tokens * (3 * 4 * s.d + 4);  // gathered, normed, its gradient
+  const int64_t logits = HeadChunkRows(vocab_size, loss_tokens) * (vocab_size * 4 + 12);
+  const int64_t narrow = s.narrow ? 2 * s.d : 0;
+  return rows + std::max(logits, loss_tokens * (4 * s.d + narrow + NormBackwardBytes(s)));
 }
 
 // One block of the widest weight as fp32, for bf16.
 int64_t WeightBlockBytes(const Sizes& s, int64_t vocab_size) {
   const int64_t rows = std::max({vocab_size, s.ff, s.query, s.d});
   const int64_t columns = std::max({s.d, s.ff, s.query});
-  return s.converts ? 4 * std::min(rows * columns, std::max(kWeightBlockElements, columns)) : 0;
+  return s.narrow ? 4 * std::min(rows * columns, std::max(kWeightBlockElements, columns)) : 0;
 }
 
 }  // namespace

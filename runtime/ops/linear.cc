@@ -21,73 +21,48 @@ void ForEachBlock(const at::Tensor& weight, Body body) {
   }
 }
 
-// Where fp32 sums for `result` go: itself, or a new tensor that Store rounds into it.
-at::Tensor Sums(const at::Tensor& result) {
-  return result.scalar_type() == at::kFloat ? result : Uninitialized(result.sizes(), at::kFloat);
-}
-
-void Store(const at::Tensor& sums, const at::Tensor& result) {
-  if (!sums.is_same(result)) {
-    result.copy_(sums);
-  }
-}
-
-void Multiply(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& sums) {
-  const at::Tensor wide_x = AsFloat(x);
-  ForEachBlock(weight, [&](int64_t first, const at::Tensor& block) {
-    at::Tensor columns = sums.narrow(1, first, block.size(0));
-    at::mm_out(columns, wide_x, block.t());
-  });
-}
-
 }  // namespace
 
 void LinearForward(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& y) {
-  const at::Tensor sums = Sums(y);
-  Multiply(x, weight, sums);
-  Store(sums, y);
+  ForEachBlock(weight, [&](int64_t first, const at::Tensor& block) {
+    at::Tensor columns = y.narrow(1, first, block.size(0));
+    at::mm_out(columns, x, block.t());
+  });
 }
 
 void LinearForward(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& addend,
                    const at::Tensor& y) {
-  const at::Tensor sums = Sums(y);
-  Multiply(x, weight, sums);
-  sums.add_(addend);
-  Store(sums, y);
+  LinearForward(x, weight, y);
+  y.add_(addend);
 }
 
 void LinearBackwardInput(const at::Tensor& y_gradient, const at::Tensor& weight,
                          const at::Tensor& x_gradient) {
-  const at::Tensor wide_gradient = AsFloat(y_gradient);
-  at::Tensor sums = Sums(x_gradient);
+  at::Tensor sums = x_gradient;
   ForEachBlock(weight, [&](int64_t first, const at::Tensor& block) {
-    const at::Tensor columns = wide_gradient.narrow(1, first, block.size(0));
+    const at::Tensor columns = y_gradient.narrow(1, first, block.size(0));
     if (first == 0) {
       at::mm_out(sums, columns, block);
     } else {
       sums.addmm_(columns, block);
     }
   });
-  Store(sums, x_gradient);
 }
 
 void LinearBackwardInputAdd(const at::Tensor& y_gradient, const at::Tensor& weight,
                             const at::Tensor& x_gradient) {
-  const at::Tensor wide_gradient = AsFloat(y_gradient);
-  const at::Tensor sums = AsFloat(x_gradient);
   ForEachBlock(weight, [&](int64_t first, const at::Tensor& block) {
-    sums.addmm_(wide_gradient.narrow(1, first, block.size(0)), block);
+    x_gradient.addmm_(y_gradient.narrow(1, first, block.size(0)), block);
   });
-  Store(sums, x_gradient);
 }
 
 void LinearBackwardWeight(const at::Tensor& y_gradient, const at::Tensor& x,
                           const at::Tensor& weight_gradient) {
-  weight_gradient.addmm_(AsFloat(y_gradient).t(), AsFloat(x));
+  weight_gradient.addmm_(y_gradient.t(), x);
 }
 
 void BiasBackward(const at::Tensor& y_gradient, const at::Tensor& bias_gradient) {
-  bias_gradient.add_(y_gradient.sum(0, /*keepdim=*/false, at::kFloat));
+  bias_gradient.add_(y_gradient.sum(0));
 }
 
 }  // namespace megatrain

@@ -1,8 +1,8 @@
-// y = x W^T for weights [out, in], and its gradients.
+// y = x W^T for weights [out, in], and its gradients, in fp32.
 //
-// Operands are fp32 or bf16, results too; products and sums are fp32 in every case. bf16 operands
-// are widened for the matrix product, the weight in blocks of kWeightBlockElements, so that speed
-// and bits do not hang on whether the processor multiplies bf16.
+// Weights are fp32 or bf16, all else fp32. A bf16 weight is widened in blocks of
+// kWeightBlockElements, so that neither accuracy nor bits hang on whether the processor multiplies
+// bf16.
 
 #ifndef RUNTIME_OPS_LINEAR_H_
 #define RUNTIME_OPS_LINEAR_H_
@@ -19,7 +19,7 @@ inline constexpr int64_t kWeightBlockElements = 1 << 20;
 // Writes y [T, out].
 void LinearForward(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& y);
 
-// y = x W^T + addend, rounded once. The addend is a bias [out] or a residual [T, out].
+// y = x W^T + addend: a bias [out] of either dtype, or a residual [T, out].
 void LinearForward(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& addend,
                    const at::Tensor& y);
 
@@ -31,11 +31,11 @@ void LinearBackwardInput(const at::Tensor& y_gradient, const at::Tensor& weight,
 void LinearBackwardInputAdd(const at::Tensor& y_gradient, const at::Tensor& weight,
                             const at::Tensor& x_gradient);
 
-// Adds dy^T x to `weight_gradient`, fp32 [out, in].
+// Adds dy^T x to `weight_gradient` [out, in].
 void LinearBackwardWeight(const at::Tensor& y_gradient, const at::Tensor& x,
                           const at::Tensor& weight_gradient);
 
-// Adds the sum of dy's rows to `bias_gradient`, fp32 [out].
+// Adds the sum of dy's rows to `bias_gradient` [out].
 void BiasBackward(const at::Tensor& y_gradient, const at::Tensor& bias_gradient);
 
 }  // namespace megatrain

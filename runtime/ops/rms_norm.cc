@@ -10,11 +10,10 @@ namespace megatrain {
 
 at::Tensor RmsNormForward(const at::Tensor& x_TD, const at::Tensor& weight_D, double epsilon,
                           const at::Tensor& normed_TD) {
-  at::Tensor factor_T1 =
-      at::linalg_vector_norm(x_TD, 2, at::IntArrayRef{1}, /*keepdim=*/true, at::kFloat);
+  at::Tensor factor_T1 = at::linalg_vector_norm(x_TD, 2, at::IntArrayRef{1}, /*keepdim=*/true);
   factor_T1.square_().div_(static_cast<double>(x_TD.size(1))).add_(epsilon).rsqrt_();
   at::mul_out(const_cast<at::Tensor&>(normed_TD), x_TD, factor_T1);
-  normed_TD.mul_(weight_D);
+  normed_TD.mul_(AsFloat(weight_D));
   return factor_T1;
 }
 
@@ -22,7 +21,7 @@ at::Tensor RmsNormForward(const at::Tensor& x_TD, const at::Tensor& weight_D, do
 // dw = sum over rows of g n; dx = r (g w - n mean(g w n)).
 void RmsNormBackward(const RmsNormGradient& gradient) {
   const at::Tensor& r_T1 = gradient.inverse_rms_T1;
-  const at::Tensor g_TD = AsFloat(gradient.normed_gradient_TD);
+  const at::Tensor& g_TD = gradient.normed_gradient_TD;
   const at::Tensor w_D = AsFloat(gradient.weight_D);
   const at::Tensor n_TD = at::mul(gradient.x_TD, r_T1);
   at::Tensor work_TD = at::mul(g_TD, n_TD);
@@ -31,8 +30,7 @@ void RmsNormBackward(const RmsNormGradient& gradient) {
       at::mv(work_TD, w_D).div_(static_cast<double>(w_D.size(0))).unsqueeze(1);
   at::mul_out(work_TD, g_TD, w_D);
   work_TD.addcmul_(n_TD, mean_T1, -1);
-  work_TD.mul_(r_T1);
-  gradient.x_gradient_TD.add_(work_TD);
+  gradient.x_gradient_TD.addcmul_(work_TD, r_T1);
 }
 
 }  // namespace megatrain

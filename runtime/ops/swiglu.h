@@ -5,7 +5,7 @@
 
 namespace megatrain {
 
-// Writes silu(gate) * up. All [T, F], one dtype; silu is rounded to it before the product.
+// Writes silu(gate) * up; `out_TF` may be `gate_TF`. All fp32 [T, F].
 void SwigluForward(const at::Tensor& gate_TF, const at::Tensor& up_TF, const at::Tensor& out_TF);
 
 // In: `gradient_TF` is d loss / d out. Out: `gradient_TF` is d loss / d gate and

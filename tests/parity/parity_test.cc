@@ -141,7 +141,7 @@ TEST_P(Float32Parity, LossNormAndGradientsForAnyNumberOfMicroBatches) {
 TEST_P(Float32Parity, TwentyAdamWStepsWithClipping) {
   const auto reference = OpenCase(GetParam());
   ASSERT_NE(reference, nullptr);
-  for (const int micro_batches : {1, 8}) {
+  for (const int micro_batches : {1, 3}) {
     SCOPED_TRACE(micro_batches);
     const auto rig = LoadRig(*reference, {});
     const auto untrained = LoadRig(*reference, {});

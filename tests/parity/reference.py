@@ -52,7 +52,7 @@ class Case:
     changes: dict[str, Any]
     dtype: torch.dtype = torch.float32
     steps: int = 20
-    documents: int = 8  # a step
+    documents: int = 3  # of each step after the first, which has 8
     learning_rate: float = 1e-3
     max_gradient_norm: float = 0.5
     compute: torch.dtype = torch.float64
@@ -81,7 +81,7 @@ _CASES = [
         {},
         dtype=torch.bfloat16,
         steps=100,
-        documents=2,
+        documents=1,
         learning_rate=1e-5,
         compute=torch.float32,
     ),
@@ -119,9 +119,9 @@ def set_dtype(model: Any, dtype: torch.dtype) -> None:
 def make_steps(case: Case) -> list[list[Document]]:
     """Random documents; the targets that are trained differ from document to document."""
     steps = []
-    for _ in range(case.steps):
+    for step in range(case.steps):
         documents = []
-        for index in range(case.documents):
+        for index in range(8 if step == 0 else case.documents):
             length = 2 if index == 0 else int(torch.randint(3, 40, ()))
             tokens = torch.randint(0, 101, (length,)).tolist()
             trained = (torch.rand(length) < 0.6).int().tolist()

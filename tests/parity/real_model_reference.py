@@ -1,0 +1,31 @@
+"""The loss of a real model by transformers, in fp32: real_model_reference.py FOLDER TEXT OUTPUT.
+
+Writes OUTPUT, JSON with the token ids of the text as the model's own tokenizer gives them and the
+mean loss of all of them but the first.
+"""
+
+import json
+import pathlib
+import sys
+
+import tokenizers
+import torch
+import transformers
+
+
+def main() -> None:
+    """One document, whatever its paragraphs."""
+    folder, text, output = map(pathlib.Path, sys.argv[1:])
+    tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokens = tokenizer.encode(text.read_text(encoding="utf-8"), add_special_tokens=False).ids
+    transformers.utils.logging.disable_progress_bar()
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    ids = torch.tensor(tokens)
+    with torch.no_grad():
+        logits = model(input_ids=ids[None]).logits[0, :-1].double()
+    loss = torch.nn.functional.cross_entropy(logits, ids[1:]).item()
+    output.write_text(json.dumps({"tokens": tokens, "mean_loss": loss}))
+
+
+if __name__ == "__main__":
+    main()
