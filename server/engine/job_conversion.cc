@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status_macros.h"
+#include "server/planning/plan_conversion.h"
 
 namespace megatrain {
 namespace {
@@ -110,15 +111,6 @@ absl::Status SetPlacement(const v1::PlacementOptions& options, TrainJob& job) {
   return absl::OkStatus();
 }
 
-void AddItems(const std::vector<MemoryItem>& items,
-              google::protobuf::RepeatedPtrField<v1::MemoryItem>* result) {
-  for (const MemoryItem& item : items) {
-    v1::MemoryItem* added = result->Add();
-    added->set_kind(item.kind);
-    added->set_size_bytes(item.size_bytes);
-  }
-}
-
 void SetTimestamp(absl::Time time, google::protobuf::Timestamp* result) {
   const int64_t nanoseconds = absl::ToUnixNanos(time);
   result->set_seconds(nanoseconds / 1'000'000'000);
@@ -148,21 +140,8 @@ absl::StatusOr<TrainJob> TrainJobFromProto(const engine::v1::RunJobRequest& requ
 engine::v1::Started StartedToProto(const Plan& plan, int64_t step_count) {
   engine::v1::Started started;
   started.set_planned_step_count(step_count);
-  v1::Plan& result = *started.mutable_plan();
-  result.set_fits(plan.fits);
-  result.set_verdict(plan.verdict);
-  AddItems(plan.host, result.mutable_host());
-  AddItems(plan.device, result.mutable_device());
-  result.set_host_bytes(plan.host_bytes);
-  result.set_host_available_bytes(plan.host_available_bytes);
-  result.set_device_bytes(plan.device_bytes);
-  result.set_device_available_bytes(plan.device_available_bytes);
-  result.set_parameter_count(plan.parameter_count);
-  result.set_active_parameter_count(plan.active_parameter_count);
-  result.set_step_count(step_count);
-  result.set_order(std::string(OrderName(plan.pipeline.order)));
-  result.set_weight_slot_count(plan.pipeline.weight_slot_count);
-  result.set_trainable(plan.trainable);
+  *started.mutable_plan() = PlanToProto(plan);
+  started.mutable_plan()->set_step_count(step_count);
   return started;
 }
 

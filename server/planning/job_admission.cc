@@ -59,7 +59,7 @@ absl::StatusOr<v1::Plan> JobAdmission::Admit(v1::TrainingSpec& spec,
   MT_RETURN_IF_ERROR(InvalidFields(
       CompleteTrainingSpec(spec, {output, parts_.compute_dtype}, /*for_plan=*/false)));
   MT_ASSIGN_OR_RETURN(const v1::ModelVersion model, FindModel(spec.model()));
-  MT_RETURN_IF_ERROR(CheckDataset(spec.dataset()));
+  MT_ASSIGN_OR_RETURN(const v1::Dataset dataset, FindDataset(spec.dataset()));
   spec.set_model(model.name());
   if (!model.trainable()) {
     return PreconditionFailed(model.name(), "MODEL_NOT_TRAINABLE",
@@ -70,7 +70,9 @@ absl::StatusOr<v1::Plan> JobAdmission::Admit(v1::TrainingSpec& spec,
   MT_ASSIGN_OR_RETURN(const ModelConfig config, ReadConfig(model.path()));
   MT_RETURN_IF_ERROR(InvalidFields(CheckLength(spec, config)));
   MT_ASSIGN_OR_RETURN(const MachineProfile machine, parts_.machine());
-  v1::Plan plan = PlanToProto(PlanJob(config, JobShapeOf(spec), machine));
+  JobShape shape = JobShapeOf(spec);
+  shape.row_count = dataset.row_count();
+  v1::Plan plan = PlanToProto(PlanJob(config, shape, machine));
   plan.set_step_count(spec.train().steps());
   MT_RETURN_IF_ERROR(CheckPlan(plan, model.name()));
   return plan;
@@ -115,10 +117,10 @@ absl::StatusOr<v1::ModelVersion> JobAdmission::FindModel(const std::string& name
   return model;
 }
 
-absl::Status JobAdmission::CheckDataset(const std::string& name) const {
-  MT_ASSIGN_OR_RETURN(const v1::Dataset dataset, parts_.datasets.Get(name));
+absl::StatusOr<v1::Dataset> JobAdmission::FindDataset(const std::string& name) const {
+  MT_ASSIGN_OR_RETURN(v1::Dataset dataset, parts_.datasets.Get(name));
   if (dataset.state() == v1::DATASET_STATE_READY) {
-    return absl::OkStatus();
+    return dataset;
   }
   return PreconditionFailed(
       name, "DATASET_NOT_READY",

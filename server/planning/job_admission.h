@@ -47,7 +47,7 @@ class JobAdmission {
 
  private:
   absl::StatusOr<v1::ModelVersion> FindModel(const std::string& name) const;
-  absl::Status CheckDataset(const std::string& name) const;
+  absl::StatusOr<v1::Dataset> FindDataset(const std::string& name) const;
 
   const Parts parts_;
 };
