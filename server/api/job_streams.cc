@@ -49,6 +49,9 @@ v1::JobEvent JobEventSource::Heartbeat() const {
 std::string JobEventSource::Cursor() const { return absl::StrCat(cursor_); }
 
 absl::StatusOr<v1::JobEvent> JobEventSource::Snapshot() {
+  if (cursor_ < 0) {
+    return InvalidFields({{"after_sequence", "is negative: take 0 for all events"}});
+  }
   MT_ASSIGN_OR_RETURN(JobRecord record, store_.Get(name_));
   if (cursor_ > record.last_sequence) {
     return WithReason(

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status_macros.h"
+#include "server/errors/errors.h"
 
 namespace megatrain {
 namespace {
@@ -42,9 +43,10 @@ absl::StatusCode CodeFor(int code, int system_error) {
 }
 
 absl::Status MakeError(sqlite3* handle, int code, std::string_view what) {
-  return absl::Status(CodeFor(code, sqlite3_system_errno(handle)),
-                      absl::StrCat("database: ", sqlite3_errmsg(handle), " (code ", code,
-                                   ") in: ", std::string(what)));
+  const absl::Status status(CodeFor(code, sqlite3_system_errno(handle)),
+                            absl::StrCat("database: ", sqlite3_errmsg(handle), " (code ", code,
+                                         ") in: ", std::string(what)));
+  return absl::IsResourceExhausted(status) ? WithReason(status, "DISK_FULL") : status;
 }
 
 // SQLITE_TRANSIENT's cast is not ours to warn about.

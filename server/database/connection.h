@@ -69,7 +69,7 @@ class Row {
 using RowVisitor = std::function<absl::Status(const Row&)>;
 
 // Not thread-safe: Database lends it to one caller at a time. Errors name the statement:
-// RESOURCE_EXHAUSTED for a full disk, ALREADY_EXISTS for a key that is taken,
+// RESOURCE_EXHAUSTED (DISK_FULL) for a full disk, ALREADY_EXISTS for a key that is taken,
 // FAILED_PRECONDITION for another constraint, DATA_LOSS for a damaged file, UNAVAILABLE when
 // another process holds the lock for longer than 5 s.
 class Connection {

@@ -5,7 +5,6 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/config/model_config.h"
-#include "server/jobs/job_record.h"
 
 namespace megatrain {
 namespace {
@@ -13,6 +12,23 @@ namespace {
 constexpr int64_t kMaxConfigBytes = int64_t{1} << 20;
 
 }  // namespace
+
+absl::Status CatalogJobMaterials::RemoveStrays(const std::vector<JobRecord>& active) {
+  MT_RETURN_IF_ERROR(parts_.disk.MakeFolders(parts_.output_folder));
+  std::set<std::string> wanted;
+  for (const JobRecord& record : active) {
+    wanted.insert(OutputFolder(record.job));
+  }
+  MT_ASSIGN_OR_RETURN(const std::vector<std::string> names,
+                      parts_.disk.ListFolder(parts_.output_folder));
+  for (const std::string& name : names) {
+    const std::string folder = absl::StrCat(parts_.output_folder, "/", name);
+    if (!wanted.contains(folder)) {
+      MT_RETURN_IF_ERROR(parts_.disk.RemoveTree(folder));
+    }
+  }
+  return absl::OkStatus();
+}
 
 void CatalogJobMaterials::Prepare(const v1::Job& job, PreparedCallback done) {
   {
@@ -34,7 +50,6 @@ absl::StatusOr<JobMaterials::Prepared> CatalogJobMaterials::PrepareNow(const v1:
       const std::string json,
       parts_.disk.ReadFile(absl::StrCat(model.path(), "/config.json"), kMaxConfigBytes));
   MT_ASSIGN_OR_RETURN(const ModelConfig config, ParseModelConfig(json));
-  MT_RETURN_IF_ERROR(parts_.disk.MakeFolders(parts_.output_folder));
   const v1::TrainOptions& train = job.spec().train();
   MT_ASSIGN_OR_RETURN(
       const std::string data_path,

@@ -5,8 +5,10 @@
 
 #include <set>
 #include <string>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "runtime/base/file_system.h"
 #include "runtime/base/mutex.h"
@@ -14,6 +16,7 @@
 #include "server/datasets/dataset_store.h"
 #include "server/executor/executor.h"
 #include "server/jobs/job_materials.h"
+#include "server/jobs/job_record.h"
 #include "server/models/model_store.h"
 
 namespace megatrain {
@@ -30,6 +33,10 @@ class CatalogJobMaterials final : public JobMaterials {
   };
 
   explicit CatalogJobMaterials(const Parts& parts) : parts_(parts) {}
+
+  // Removes output folders that belong to no job of `active`: a crash can leave some. Before
+  // anything else.
+  absl::Status RemoveStrays(const std::vector<JobRecord>& active);
 
   void Prepare(const v1::Job& job, PreparedCallback done) override;
   void StopPreparing(const std::string& job_name) override;

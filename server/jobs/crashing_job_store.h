@@ -22,7 +22,8 @@ enum class WriteFate { kWorks, kDiskFull, kCrashBefore, kCrashAfter };
 class CrashingJobStore final : public JobStore {
  public:
   using Fate = std::function<WriteFate()>;
-  using Check = std::function<void(const JobRecord& before, const v1::Job& after)>;
+  using Check = std::function<void(const JobRecord& before, const v1::Job& after,
+                                   const std::vector<v1::JobEvent>& events)>;
 
   // `check` sees every update before it is written.
   CrashingJobStore(JobStore& base, Fate fate, Check check)
@@ -50,7 +51,7 @@ class CrashingJobStore final : public JobStore {
   }
   absl::Status Update(const JobRecord& record, std::vector<v1::JobEvent> events) override {
     return Write<absl::Status>([&] {
-      check_(*base_.Get(record.job.name()), record.job);
+      check_(*base_.Get(record.job.name()), record.job, events);
       return base_.Update(record, std::move(events));
     });
   }

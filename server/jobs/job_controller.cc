@@ -136,6 +136,7 @@ absl::Status JobController::RecoverOne(const JobRecord& record, absl::Time now) 
       "SERVER_DIED",
       absl::StrCat("the server stopped without warning in attempt ", job.attempt(), " of the job"));
   if (record.cancel_wished || job.state() == v1::JOB_STATE_CANCELLING) {
+    change.SetState(v1::JOB_STATE_CANCELLING, now);
     change.End(v1::JOB_STATE_CANCELLED, CancelledReason(), now);
   } else if (change.CanRetry()) {
     change.PutBack(reason, /*counts=*/true, now);

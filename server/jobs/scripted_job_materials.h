@@ -59,11 +59,11 @@ class ScriptedJobMaterials final : public JobMaterials {
 
  private:
   absl::StatusOr<std::string> PublishNow(const v1::Job& job) {
-    if (!publication.ok()) {
-      return publication;
-    }
     if (const auto known = disk_.versions.find(job.name()); known != disk_.versions.end()) {
       return known->second;
+    }
+    if (!publication.ok()) {
+      return publication;
     }
     if (disk_.output_folders.erase(OutputFolder(job)) == 0) {
       return absl::NotFoundError(absl::StrCat("no folder ", OutputFolder(job)));

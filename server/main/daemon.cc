@@ -102,7 +102,7 @@ struct Daemon::Parts {
   absl::Status OpenState();
   absl::Status OpenCatalog();
   void StartEngine();
-  void MakeJobs();
+  absl::Status MakeJobs();
   absl::Status Serve();
   void Tick();
   absl::StatusOr<MachineProfile> Machine() const;
@@ -188,7 +188,7 @@ void Daemon::Parts::StartEngine() {
   runner = std::make_unique<EngineJobRunner>(*supervisor, clock, wake);
 }
 
-void Daemon::Parts::MakeJobs() {
+absl::Status Daemon::Parts::MakeJobs() {
   materials = std::make_unique<CatalogJobMaterials>(
       CatalogJobMaterials::Parts{*datasets, *preparer, *models, files, In("tmp/output")});
   controller = std::make_unique<JobController>(
@@ -203,6 +203,7 @@ void Daemon::Parts::MakeJobs() {
   services.push_back(std::make_unique<ModelService>(calls, *models));
   services.push_back(std::make_unique<UploadService>(calls, *uploads));
   services.push_back(std::make_unique<ServerService>(calls, [this] { return Describe(); }));
+  return absl::OkStatus();
 }
 
 absl::Status Daemon::Parts::Serve() {
@@ -302,7 +303,7 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const DaemonConfig& config
   MT_RETURN_IF_ERROR(daemon->parts_->OpenState());
   MT_RETURN_IF_ERROR(daemon->parts_->OpenCatalog());
   daemon->parts_->StartEngine();
-  daemon->parts_->MakeJobs();
+  MT_RETURN_IF_ERROR(daemon->parts_->MakeJobs());
   MT_RETURN_IF_ERROR(daemon->parts_->Serve());
   return daemon;
 }
@@ -329,6 +330,10 @@ void Daemon::Stop(const std::atomic<bool>& hurry) {
     const absl::Duration end = parts.clock.MonotonicNow() + kDrainTimeout;
     while (!parts.controller->Idle() && !hurry && parts.clock.MonotonicNow() < end) {
       parts.hub.WaitPast(parts.hub.Version(), absl::Milliseconds(100));
+    }
+    if (!parts.controller->Idle()) {
+      parts.supervisor->Kill(parts.supervisor->GetState().generation,
+                             "the server had to stop at once");
     }
   }
   parts.hub.Drain();
