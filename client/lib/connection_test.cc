@@ -108,6 +108,7 @@ TEST_F(ConnectionTest, ASlowServerEndsInTheTimeout) {
   Connection connection = ConnectTo(server_.address(), absl::Milliseconds(50));
   const absl::Status status = GetJob(connection).status();
   release = true;
+  server_.Stop();  // its threads look at `release`
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_THAT(DescribeError(status).what, HasSubstr(server_.address()));
 }

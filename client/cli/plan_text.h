@@ -1,0 +1,16 @@
+#ifndef CLIENT_CLI_PLAN_TEXT_H_
+#define CLIENT_CLI_PLAN_TEXT_H_
+
+#include <string>
+#include <vector>
+
+#include "megatrain/v1/job.pb.h"
+
+namespace megatrain {
+
+// A plan in four lines: the work, host memory, device memory, the verdict.
+std::vector<std::string> PlanLines(const v1::Plan& plan);
+
+}  // namespace megatrain
+
+#endif  // CLIENT_CLI_PLAN_TEXT_H_
