@@ -47,7 +47,7 @@ int64_t AttentionHalfBytes(const Sizes& s) {
 
 int64_t MlpBytes(const Sizes& s) {
   const int64_t norm = 4 * s.d + 4;
-  const int64_t wide = 4 * 4 * s.ff;  // gate, up, activation, gradient
+  const int64_t wide = 16 * s.ff;  // gate, up, activation, gradient
   const int64_t normed_gradient = 4 * s.d;
   return norm + wide + normed_gradient;
 }
@@ -62,7 +62,7 @@ int64_t AttentionBackwardBytes(const Sizes& s) {
 
 // Of LibTorch's kernel, per token of one document: the gradients with every head its own keys and
 // values, or the result before it is copied to its place.
-int64_t AttentionKernelBytes(const Sizes& s) { return 3 * 4 * s.query; }
+int64_t AttentionKernelBytes(const Sizes& s) { return 12 * s.query; }
 
 // Of LibTorch's kernel, for each thread: blocks of scores and their gradients, and sums.
 int64_t AttentionThreadBytes(const Sizes& s, int64_t document_tokens) {
@@ -81,7 +81,7 @@ int64_t LayerBytes(const Sizes& s, int64_t tokens, int64_t document_tokens) {
 }
 
 int64_t HeadBytes(const Sizes& s, int64_t vocab_size, int64_t loss_tokens) {
-  const int64_t rows = loss_tokens * (3 * 4 * s.d + 4);  // gathered, normed, its gradient
+  const int64_t rows = loss_tokens * (12 * s.d + 4);  // gathered, normed, its gradient
   const int64_t logits = HeadChunkRows(vocab_size, loss_tokens) * (vocab_size * 4 + 12);
   const int64_t narrow = s.narrow ? 2 * s.d : 0;
   return rows + std::max(logits, loss_tokens * (4 * s.d + narrow + NormBackwardBytes(s)));
@@ -110,7 +110,7 @@ int64_t WorkspaceBytes(const ModelConfig& config, ComputeDtype dtype,
   // of its own such as a sum over tokens: at most this many live at once.
   constexpr int64_t kRoundedTensors = 64;
   const Sizes s = SizesOf(config, dtype);
-  const int64_t vectors = 4 * 4 * std::max({s.d, s.ff, s.query});
+  const int64_t vectors = 16 * std::max({s.d, s.ff, s.query});
   const int64_t bytes = std::max(LayerBytes(s, max_micro_batch_tokens, max_document_tokens),
                                  HeadBytes(s, config.vocab_size, max_loss_tokens)) +
                         WeightBlockBytes(s, config.vocab_size) + vectors + kRoundedTensors * 64;
