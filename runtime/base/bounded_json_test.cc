@@ -54,7 +54,7 @@ TEST(BoundedJsonTest, NeverCrashesOnDamagedText) {
     EXPECT_FALSE(ParseBoundedJson(good.substr(0, length), {}).ok()) << length;
   }
   std::mt19937 random(20'240'601);
-  for (int round = 0; round < 20'000; ++round) {
+  for (int round = 0; round < 5'000; ++round) {
     std::string damaged = good;
     for (int i = 0; i < 3; ++i) {
       damaged[random() % damaged.size()] = static_cast<char>(random());

@@ -36,17 +36,19 @@ std::unique_ptr<HostStore> FilledStore(const ModelLayout& layout, int gradient_b
   auto store =
       HostStore::Create(layout, {.gradient_bytes = gradient_bytes, .protect_idle_units = true});
   EXPECT_TRUE(store.ok()) << store.status();
-  std::mt19937 random(11);
-  std::normal_distribution<float> normal;
+  std::minstd_rand random(11);
+  const auto uniform = [&random] {
+    return static_cast<float>(random()) / static_cast<float>(std::minstd_rand::max()) - 0.5f;
+  };
   for (int unit = 0; unit < 2; ++unit) {
     const auto access = (*store)->BeginAccess(unit);
     for (int64_t i = 0; i < layout.units[unit].element_count; ++i) {
-      const SplitFloat weight = Split(normal(random));
+      const SplitFloat weight = Split(uniform());
       (*store)->hi(unit)[i] = weight.hi;
       (*store)->lo(unit)[i] = weight.lo;
-      (*store)->moment1(unit)[i] = normal(random);
-      (*store)->moment2(unit)[i] = normal(random) * normal(random) + 9.0f;
-      const float gradient = normal(random);
+      (*store)->moment1(unit)[i] = uniform();
+      (*store)->moment2(unit)[i] = uniform() + 1.0f;
+      const float gradient = uniform();
       if (gradient_bytes == 4) {
         static_cast<float*>((*store)->gradient(unit))[i] = gradient;
       } else {

@@ -103,7 +103,7 @@ TEST(SafetensorsHeaderTest, NeverCrashesOnDamagedText) {
     EXPECT_FALSE(ParseSafetensorsHeader(good.substr(0, length)).ok()) << length;
   }
   std::mt19937 random(3);
-  for (int round = 0; round < 50'000; ++round) {
+  for (int round = 0; round < 10'000; ++round) {
     std::string damaged = good;
     for (unsigned i = 0; i <= random() % 3; ++i) {
       damaged[random() % damaged.size()] ^= static_cast<char>(1 << random() % 8);
