@@ -3,8 +3,8 @@
 #include <grpcpp/grpcpp.h>
 
 #include <chrono>
-#include <future>
 #include <functional>
+#include <future>
 #include <memory>
 #include <string>
 #include <thread>
