@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 #include <deque>
-#include <optional>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -64,13 +63,13 @@ class VirtualStream final : public Stream {
 
   StreamFigures Figures() const override { return meter_.Figures(device_.now_); }
 
-  bool idle() const { return queue_.empty() && !running_.has_value(); }
-  bool works() const { return running_.has_value(); }
-  absl::Duration end() const { return running_->end; }
+  bool idle() const { return queue_.empty() && !works_; }
+  bool works() const { return works_; }
+  absl::Duration end() const { return running_.end; }  // of the work
 
   // Takes the next item when it can begin now. False when there is none such.
   bool TakeNext() {
-    if (running_.has_value() || queue_.empty()) {
+    if (works_ || queue_.empty()) {
       return false;
     }
     Item& item = queue_.front();
@@ -90,10 +89,10 @@ class VirtualStream final : public Stream {
   }
 
   void Finish() {
-    if (running_->work != nullptr) {
-      Execute(running_->work);
+    if (running_.work != nullptr) {
+      Execute(running_.work);
     }
-    running_.reset();
+    works_ = false;
     meter_.FinishWork(device_.now_);
   }
 
@@ -121,6 +120,7 @@ class VirtualStream final : public Stream {
       work = nullptr;
     }
     running_ = {std::move(work), device_.now_ + length};
+    works_ = true;
   }
 
   void Execute(const Work& work) {
@@ -133,7 +133,8 @@ class VirtualStream final : public Stream {
   VirtualDevice& device_;
   StreamMeter meter_;
   std::deque<Item> queue_;
-  std::optional<Running> running_;
+  bool works_ = false;
+  Running running_;  // while it works
 };
 
 VirtualDevice::VirtualDevice(uint32_t seed) : random_(seed) {}

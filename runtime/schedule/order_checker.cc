@@ -3,13 +3,16 @@
 #include <map>
 #include <optional>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/device/stream_figures.h"
 #include "runtime/schedule/accesses.h"
+#include "runtime/schedule/schedule.h"
 #include "runtime/schedule/schedule_checker.h"
 
 namespace megatrain {
@@ -46,13 +49,10 @@ struct Users {
 class OrderChecker {
  public:
   absl::Status Check(std::span<const Schedule> steps) {
-    const bool updates = std::any_of(steps.begin(), steps.end(),
-                                     [](const Schedule& s) { return !s.shape.forward_only; });
-    updates_ = updates;
+    updates_ = std::any_of(steps.begin(), steps.end(),
+                           [](const Schedule& step) { return !step.shape.forward_only; });
     for (int step = 0; step < static_cast<int>(steps.size()); ++step) {
-      for (const Operation& operation : steps[step].operations) {
-        MT_RETURN_IF_ERROR(Run(step, steps[step].shape, operation));
-      }
+      MT_RETURN_IF_ERROR(CheckStep(step, steps[step]));
     }
     return CheckUnrecorded();
   }
@@ -62,6 +62,13 @@ class OrderChecker {
     int step;
     VectorClock clock;
   };
+
+  absl::Status CheckStep(int step, const Schedule& schedule) {
+    for (const Operation& operation : schedule.operations) {
+      MT_RETURN_IF_ERROR(Run(step, schedule.shape, operation));
+    }
+    return absl::OkStatus();
+  }
 
   absl::Status Run(int step, const ScheduleShape& shape, const Operation& operation) {
     const int stream = static_cast<int>(operation.stream);
