@@ -83,7 +83,8 @@ absl::StatusOr<std::unique_ptr<WritableFile>> PosixFileSystem::OpenForWriting(
 
 absl::StatusOr<std::string> PosixFileSystem::ReadFile(const std::string& path,
                                                       int64_t limit_bytes) {
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  // Non-blocking, so that the open of a pipe returns; it has no effect on a regular file.
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (file.get() < 0) return PathError("open", path, errno);
   constexpr size_t kChunkBytes = size_t{64} << 10;
   std::string content;

@@ -46,6 +46,8 @@ constexpr char kTokenizer[] = R"({
 constexpr char kTemplate[] =
     "{% for m in messages %}{{ m.role }} {{ m.content }} end {% endfor %}"
     "{% if add_generation_prompt %}assistant {% endif %}";
+constexpr char kEndlessTemplate[] =
+    "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}";
 
 void WriteText(const std::string& path, const std::string& text) {
   std::ofstream(path, std::ios::binary) << text;
@@ -54,10 +56,12 @@ void WriteText(const std::string& path, const std::string& text) {
 // A daemon's part that keeps data sets; closing and making it again is a restart.
 class Service {
  public:
-  explicit Service(const std::string& folder, int64_t file_limit_bytes = 1 << 30)
+  explicit Service(const std::string& folder, int64_t file_limit_bytes = 1 << 30,
+                   absl::Duration time_limit = absl::Hours(1))
       : preparer(clock, {.archive = "server/datasets/prepare/prepare.zip",
                          .python_path = std::getenv("MEGATRAIN_DEPS"),
-                         .file_limit_bytes = file_limit_bytes}) {
+                         .file_limit_bytes = file_limit_bytes,
+                         .time_limit = time_limit}) {
     auto opened = Database::Open(folder + "/db", {RequestLogMigration(), ResourceTableMigration()});
     EXPECT_TRUE(opened.ok()) << opened.status();
     database = *std::move(opened);
@@ -264,10 +268,18 @@ TEST_F(DatasetStoreTest, WhatCannotBePreparedIsSaidAndLeavesNothing) {
   EXPECT_EQ(Files("prepared").size(), 1U);
 }
 
+TEST_F(DatasetStoreTest, AnEndlessTemplateIsEnded) {
+  Service service(folder_, 1 << 30, absl::Seconds(3));
+  WriteText(folder_ + "/model/chat_template.jinja", kEndlessTemplate);
+  service.Make("a", kRow);
+  const auto prepared = service.datasets->Prepare(Request());
+  EXPECT_THAT(std::string(prepared.status().message()), HasSubstr("took longer than 3s"));
+  EXPECT_THAT(Files("tmp/prepare"), IsEmpty());
+}
+
 TEST_F(DatasetStoreTest, StopEndsAPreparation) {
   Service service(folder_);
-  WriteText(folder_ + "/model/chat_template.jinja",
-            "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}");
+  WriteText(folder_ + "/model/chat_template.jinja", kEndlessTemplate);
   service.Make("a", kRow);
   absl::Status status;
   std::atomic<bool> ended = false;

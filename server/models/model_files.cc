@@ -33,6 +33,10 @@ bool IsFile(const std::string& path) {
 }  // namespace
 
 absl::StatusOr<std::vector<NamedFile>> FindModelFiles(FileSystem& disk, const std::string& folder) {
+  if (!disk.Exists(folder)) {
+    return WithReason(absl::NotFoundError(absl::StrCat("there is no model folder at ", folder)),
+                      "MODEL_NOT_USABLE", {{"path", folder}});
+  }
   std::vector<NamedFile> files;
   MT_ASSIGN_OR_RETURN(const std::vector<std::string> names, disk.ListFolder(folder));
   for (const std::string& name : names) {

@@ -86,8 +86,9 @@ absl::StatusOr<v1::ModelVersion> ModelStore::Import(const RequestKey& key,
   MT_ASSIGN_OR_RETURN(const std::optional<std::string> known, FindAnswer(parts_.database, key));
   if (known.has_value()) return ParseStored<v1::ModelVersion>(*known);
   MT_ASSIGN_OR_RETURN(const std::string source, allowed_paths_.Resolve(request.path));
-  MT_ASSIGN_OR_RETURN(v1::ModelVersion version, Describe(source));
+  // First where its links lead: nothing outside is read.
   MT_ASSIGN_OR_RETURN(const std::vector<NamedFile> files, FilesToImport(source));
+  MT_ASSIGN_OR_RETURN(v1::ModelVersion version, Describe(source));
   MT_ASSIGN_OR_RETURN(const int64_t size_bytes, TotalBytes(parts_.disk, files));
   MT_RETURN_IF_ERROR(CheckRoom(parts_.disk, options_.models_folder, size_bytes));
   version.set_source(source);
@@ -227,9 +228,14 @@ absl::StatusOr<v1::ModelVersion> ModelStore::Publish(const std::string& model,
     MT_RETURN_IF_ERROR(parts_.database.Write(
         [&](Connection& connection) { return Insert(connection, model, *version); }));
   }
-  // The row comes first, so that a folder in place always has one.
-  MT_ASSIGN_OR_RETURN(const FolderFacts facts, DescribeFolder(parts_.disk, folder));
-  MT_RETURN_IF_ERROR(MoveIntoPlace(folder, *version));
+  // The row comes first, so that a folder in place always has one. It can be there when the row
+  // could not be saved at the last try.
+  const bool in_place = parts_.disk.Exists(version->path());
+  MT_ASSIGN_OR_RETURN(const FolderFacts facts,
+                      DescribeFolder(parts_.disk, in_place ? version->path() : folder));
+  if (!in_place) {
+    MT_RETURN_IF_ERROR(MoveIntoPlace(folder, *version));
+  }
   version->set_size_bytes(facts.size_bytes);
   version->set_fingerprint(facts.fingerprint);
   version->set_state(v1::MODEL_STATE_READY);

@@ -2,6 +2,7 @@
 
 #include "server/models/model_store.h"
 
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -188,6 +189,11 @@ TEST_F(ModelStoreTest, WhatCannotBeImportedIsSaidAndLeavesNothing) {
   std::filesystem::rename(model + "/tokenizer.json", folder_ + "/outside.json");
   std::filesystem::create_symlink(folder_ + "/outside.json", model + "/tokenizer.json");
   EXPECT_EQ(ReasonOf(error(model)), "PATH_NOT_ALLOWED");
+
+  model = MakeModel("pipe");
+  std::filesystem::remove(model + "/config.json");
+  ASSERT_EQ(::mkfifo((model + "/config.json").c_str(), 0600), 0);
+  EXPECT_EQ(ReasonOf(error(model)), "MODEL_NOT_USABLE");
 
   service.disk.FillAfter(1000);
   EXPECT_EQ(ReasonOf(error(model_)), "DISK_FULL");
