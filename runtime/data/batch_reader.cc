@@ -5,7 +5,6 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "runtime/base/check.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/data/row_order.h"
 #include "runtime/data/row_packing.h"
