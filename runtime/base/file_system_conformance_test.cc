@@ -83,7 +83,8 @@ TEST_P(FileSystemTest, NamesTheAbsentPath) {
   for (const absl::Status& status :
        {disk().ReadFile(path, 100).status(), disk().FileSize(path).status(),
         disk().ListFolder(path).status(), disk().SyncFolder(path), disk().Truncate(path, 0),
-        disk().Rename(path, folder_ + "/b"), disk().Link(path, folder_ + "/b"), disk().AvailableBytes(path).status(),
+        disk().Rename(path, folder_ + "/b"), disk().Link(path, folder_ + "/b"),
+        disk().AvailableBytes(path).status(),
         disk().OpenForWriting(path + "/file", false).status()}) {
     EXPECT_TRUE(absl::IsNotFound(status)) << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr(path));
