@@ -182,7 +182,7 @@ TEST_F(AppTest, AJobFileWithAnUnknownKeyIsUsage) {
 }
 
 TEST_F(AppTest, AnAbsentServerIsUnavailable) {
-  variables_["MEGATRAIN_ADDRESS"] = "unix:" + folder_ + "/nobody.sock";
+  variables_["MEGATRAIN_ADDRESS"] = "unix:/nowhere/nobody.sock";
   EXPECT_EQ(Run({"ps", "--timeout", "0.5"}), 9) << err();
   EXPECT_EQ(Run({"watch", "a"}), 8);
   EXPECT_THAT(err(), AllOf(HasSubstr("cannot reach a server at unix:"), HasSubstr("try: start")));

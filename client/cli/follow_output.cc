@@ -37,7 +37,8 @@ class ProgressPrinter final : public FollowSink {
       view_.AddStep(event.step());
       LearnStepCount();
     }
-    Draw(/*must=*/!event.has_final() && view_.state() != state_before);
+    const bool is_news = view_.state() != state_before || event.step().step() == 1;
+    Draw(/*must=*/is_news && !event.has_final());
   }
 
   void OnLost(const absl::Status& why) override {

@@ -1,5 +1,7 @@
 #include "client/lib/connection.h"
 
+#include <sys/un.h>
+
 #include <algorithm>
 
 #include "absl/strings/match.h"
@@ -45,17 +47,23 @@ bool IsHostAndPort(const std::string& address) {
          absl::SimpleAtoi(address.substr(colon + 1), &port) && port > 0 && port < 65'536;
 }
 
+// The system takes no longer path of a socket.
+bool IsSocketPath(const std::string& address) {
+  constexpr absl::string_view kScheme = "unix:";
+  return absl::StartsWith(address, "unix:/") &&
+         address.size() - kScheme.size() < sizeof(sockaddr_un::sun_path);
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> ResolveAddress(std::string_view flag, std::string_view environment) {
   const std::string address(!flag.empty()          ? flag
                             : !environment.empty() ? environment
                                                    : kDefaultAddress);
-  const bool is_socket = absl::StartsWith(address, "unix:/");
-  if (!is_socket && !IsHostAndPort(address)) {
+  if (!IsSocketPath(address) && !IsHostAndPort(address)) {
     return WithClientReason(
         WithHint(absl::InvalidArgumentError(absl::StrCat("\"", address, "\" is no address")),
-                 "host:port, or unix:/path of the server's socket"),
+                 "host:port, or unix:/path of the server's socket, of at most 107 characters"),
         "INVALID_ADDRESS");
   }
   return address;
@@ -120,6 +128,7 @@ absl::Status Connection::Explain(const absl::Status& status, absl::Duration wait
 
 absl::Status Connection::Run(CallKind kind,
                              const std::function<grpc::Status(grpc::ClientContext&)>& attempt) {
+  const absl::Duration begin = clock_.MonotonicNow();
   for (int failures = 0;;) {
     if (absl::Status going_on = CheckContinue(); !going_on.ok()) {
       return going_on;
@@ -129,12 +138,16 @@ absl::Status Connection::Run(CallKind kind,
     context.set_deadline(absl::ToChronoTime(clock_.WallNow() + limit));
     const absl::Status status = StatusFromRpc(attempt(context));
     ++failures;
-    if (status.code() != absl::StatusCode::kUnavailable || failures >= options_.attempts) {
+    const absl::Duration asked_pause = RetryDelay(status);
+    const bool may_repeat = asked_pause > absl::ZeroDuration()
+                                ? clock_.MonotonicNow() - begin < options_.patience
+                                : failures < options_.attempts;
+    if (status.code() != absl::StatusCode::kUnavailable || !may_repeat) {
       return Explain(status, limit);
     }
     const absl::Duration pause =
         std::max(Backoff(failures, options_.first_backoff, options_.max_backoff),
-                 std::min(RetryDelay(status), options_.max_backoff));
+                 std::min(asked_pause, options_.max_backoff));
     interruption_.WaitFor(std::min(pause, Remaining()));
   }
 }

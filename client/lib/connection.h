@@ -36,6 +36,8 @@ struct ConnectionOptions {
   int attempts = 4;                                   // of one call, the first included
   absl::Duration first_backoff = absl::Milliseconds(200);
   absl::Duration max_backoff = absl::Seconds(5);
+  // A server that says when to come back (its engine starts) is asked again for so long.
+  absl::Duration patience = absl::Seconds(30);
 };
 
 enum class CallKind {

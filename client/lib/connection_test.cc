@@ -6,6 +6,8 @@
 #include "client/lib/error_text.h"
 #include "client/lib/scripted_server.h"
 #include "gmock/gmock.h"
+#include "google/rpc/error_details.pb.h"
+#include "google/rpc/status.pb.h"
 #include "gtest/gtest.h"
 #include "runtime/base/clock.h"
 
@@ -25,6 +27,7 @@ class ConnectionTest : public ::testing::Test {
     options.address = address;
     options.timeout = timeout;
     options.first_backoff = absl::Milliseconds(1);
+    options.max_backoff = absl::Milliseconds(10);
     return Connection(options, clock_, interruption_);
   }
 
@@ -68,6 +71,18 @@ TEST_F(ConnectionTest, GivesUpAfterItsAttempts) {
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(DescribeError(status).reason, "DRAINING") << "the server's words are kept";
   EXPECT_EQ(call_count_, 4u);
+}
+
+TEST_F(ConnectionTest, AServerThatSaysWhenToComeBackIsAskedAgain) {
+  google::rpc::RetryInfo retry;
+  retry.mutable_retry_delay()->set_nanos(1'000'000);
+  google::rpc::Status details;
+  details.add_details()->PackFrom(retry);
+  AnswerWith(std::vector<grpc::Status>(
+      9, grpc::Status(grpc::StatusCode::UNAVAILABLE, "starts", details.SerializeAsString())));
+  Connection connection = ConnectTo(server_.address());
+  EXPECT_TRUE(GetJob(connection).ok());
+  EXPECT_EQ(call_count_, 10u);
 }
 
 TEST_F(ConnectionTest, RepeatsNothingElse) {
@@ -142,6 +157,8 @@ TEST(AddressTest, RefusesWhatIsNone) {
     EXPECT_EQ(ResolveAddress(wrong, "").status().code(), absl::StatusCode::kInvalidArgument)
         << wrong;
   }
+  EXPECT_FALSE(ResolveAddress("unix:/" + std::string(107, 'x'), "").ok());
+  EXPECT_TRUE(ResolveAddress("unix:/" + std::string(106, 'x'), "").ok());
 }
 
 }  // namespace

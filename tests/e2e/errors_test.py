@@ -68,14 +68,14 @@ class ErrorsTest(unittest.TestCase):
     def test_safetensors_header_that_lies(self) -> None:
         folder = self.broken_model()
         (folder / "model.safetensors").write_bytes(struct.pack("<Q", 1 << 60) + b"{}")
-        self.check(self.import_model(folder), 1, "model.safetensors")
+        self.check(self.import_model(folder), 2, "model.safetensors", "header")
 
     def test_unknown_architecture(self) -> None:
         folder = self.broken_model()
         config = json.loads((folder / "config.json").read_text())
         config |= {"architectures": ["NovelForCausalLM"], "model_type": "novel"}
         (folder / "config.json").write_text(json.dumps(config))
-        self.check(self.import_model(folder), 1, "novel")
+        self.check(self.import_model(folder), 1, "NovelForCausalLM", "LlamaForCausalLM")
 
     def test_empty_data_set(self) -> None:
         self.check(self.upload(""), 1, "rows.jsonl", "empty")

@@ -124,7 +124,7 @@ def write_model(folder: Path) -> Path:
         "num_key_value_heads": KEY_VALUE_HEAD_COUNT,
         "head_dim": HEAD_SIZE,
         "hidden_act": "silu",
-        "max_position_embeddings": 512,
+        "max_position_embeddings": 2048,
         "rope_theta": 10000.0,
         "rms_norm_eps": 1e-5,
         "attention_bias": False,
@@ -135,7 +135,7 @@ def write_model(folder: Path) -> Path:
     }
     tokenizer_config = {
         "tokenizer_class": "PreTrainedTokenizerFast",
-        "model_max_length": 512,
+        "model_max_length": 2048,
         "bos_token": _SPECIAL[1],
         "eos_token": _SPECIAL[2],
         "pad_token": _SPECIAL[0],

@@ -107,7 +107,8 @@ class TrainTest(unittest.TestCase):
 
     def check_log(self, name: str) -> None:
         log = self.world.must("logs", name).out
-        self.assertIn("60", log)
+        self.assertIn("the plan fits", log)
+        self.assertIn("SUCCEEDED", log)
         followed = self.world.must("logs", "-f", name)
         self.assertEqual(log, followed.out)
 

@@ -160,8 +160,13 @@ class World:
             raise AssertionError(f"{arguments}: {result.code}\n{result.err}\ndaemon:\n{log}")
         return result
 
+    def engine_ready(self) -> bool:
+        ready: bool = self.must("server", "-o", "json").json()["engineReady"]
+        return ready
+
     def prepare(self, row_count: int = 64) -> None:
-        """models/toy and datasets/sums."""
+        """models/toy and datasets/sums, and an engine that answers."""
+        wait_until("the engine is ready", self.engine_ready)
         self.must("model", "import", self.model_folder, "--name", "toy", "--wait")
         rows = toy_model.write_rows(self.folder / "rows.jsonl", row_count)
         self.must("dataset", "upload", rows, "--name", "sums")

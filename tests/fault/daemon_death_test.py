@@ -40,7 +40,7 @@ class DaemonDeathTest(unittest.TestCase):
             self.must_succeed(name)
 
     def test_killed_while_a_job_does_steps(self) -> None:
-        name = self.submit(steps=300)
+        name = self.submit(steps=200)
         wait_until("steps are done", lambda: self.steps_done(name) > 0)
         engine = self.world.daemon.engine_pid()
         self.world.daemon.kill()
@@ -89,7 +89,7 @@ class DaemonDeathTest(unittest.TestCase):
             world.must("model", "import", world.model_folder, "--name", "second", "--wait")
 
     def test_sigterm_stops_in_order_and_the_job_goes_on_after_it(self) -> None:
-        running = self.submit(steps=300)
+        running = self.submit(steps=200)
         waiting = self.submit(steps=3)
         wait_until("steps are done", lambda: self.steps_done(running) > 0)
         self.assertEqual(0, self.world.daemon.stop())
@@ -98,7 +98,7 @@ class DaemonDeathTest(unittest.TestCase):
         self.must_succeed(waiting)
 
     def test_a_follow_outlives_the_daemon(self) -> None:
-        follow = self.world.start_cli("submit", self.world.job_file(steps=300), "--follow")
+        follow = self.world.start_cli("submit", self.world.job_file(steps=200), "--follow")
         name = wait_until(
             "the job is there", lambda: self.world.must("ps", "-o", "name").out.strip()
         )

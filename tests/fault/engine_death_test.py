@@ -43,7 +43,7 @@ class EngineDeathTest(unittest.TestCase):
         return Path(folder / "model.safetensors").read_bytes()
 
     def test_the_job_is_retried_from_its_start(self) -> None:
-        name = self.submit(steps=400)
+        name = self.submit(steps=200)
         self.kill_engine_mid_step(name)
         job = self.world.wait_for_job(name, "SUCCEEDED", "FAILED")
         self.assertEqual("JOB_STATE_SUCCEEDED", job["state"])
@@ -57,7 +57,7 @@ class EngineDeathTest(unittest.TestCase):
         self.assertIn("signal 9", self.world.must("logs", name).out)
         server = self.world.must("server", "-o", "json").json()
         self.assertEqual("1", server["engineRestartCount"])
-        undisturbed = self.submit(steps=400)
+        undisturbed = self.submit(steps=200)
         self.world.wait_for_job(undisturbed, "SUCCEEDED")
         self.assertEqual(self.weights(2), self.weights(1))
 
