@@ -49,32 +49,41 @@ struct State {
   }
 };
 
-// Any finite value of that sign rule: small exponents, subnormals and zeros among them.
-float RandomFinite(std::mt19937& random, bool positive) {
-  while (true) {
-    uint32_t bits = static_cast<uint32_t>(random());
-    switch (random() % 16) {
-      case 0:
-        bits &= 0x807fffff;  // subnormal or zero
-        break;
-      case 1:
-        bits = (bits & 0x807fffff) | (120 + random() % 10) << 23;  // near one
-        break;
-      case 2:
-        bits &= random() % 8 == 0 ? 0x80000000 : 0xffffffff;
-        break;
-      default:
-        break;
-    }
-    const float value = std::bit_cast<float>(positive ? bits & 0x7fffffff : bits);
-    if (std::isfinite(value) && std::fabs(value) < 1e18f) {
-      return value;
-    }
+// Marsaglia's xorshift: quick, so that millions of inputs cost little.
+class Xorshift {
+ public:
+  explicit Xorshift(uint32_t seed) : state_(seed * 2654435761u + 1u) {}
+
+  uint32_t Next() {
+    state_ ^= state_ << 13;
+    state_ ^= state_ >> 17;
+    state_ ^= state_ << 5;
+    return state_;
   }
+
+ private:
+  uint32_t state_;
+};
+
+// Finite and below 2^60, so that no square overflows what an update keeps: of all magnitudes, with
+// subnormals, zeros and values near one among them.
+float RandomFinite(Xorshift& random, bool positive) {
+  const uint32_t kind = random.Next() >> 28;
+  uint32_t bits = random.Next();
+  if (kind == 0) {
+    bits &= 0x807fffff;  // subnormal
+  } else if (kind == 1) {
+    bits &= 0x80000000;  // zero
+  } else if (kind < 6) {
+    bits = (bits & 0x807fffff) | (122 + kind) << 23;
+  } else if ((bits >> 23 & 0xff) >= 127 + 60) {
+    bits &= 0xbfffffff;
+  }
+  return std::bit_cast<float>(positive ? bits & 0x7fffffff : bits);
 }
 
 State RandomState(int seed, size_t count) {
-  std::mt19937 random(seed);
+  Xorshift random(static_cast<uint32_t>(seed));
   State state(count);
   for (size_t i = 0; i < count; ++i) {
     const SplitFloat weight = Split(RandomFinite(random, false));
