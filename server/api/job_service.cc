@@ -133,6 +133,8 @@ absl::StatusOr<v1::Job> JobService::Create(v1::CreateJobRequest request) {
     return parts_.store.Get(job.name()).ok() ? absl::StatusOr<v1::Job>(ResourceExists(job.name()))
                                              : job;
   }
+  MT_ASSIGN_OR_RETURN(const std::vector<JobRecord> active, parts_.store.Active());
+  job.set_queue_position(WaitingJobs(active));
   MT_ASSIGN_OR_RETURN(job, parts_.store.Create(key, job));
   parts_.on_submitted();
   parts_.wake_controller();

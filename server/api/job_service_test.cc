@@ -308,8 +308,11 @@ TEST_F(JobServiceTest, PlansAlsoWhatCannotBeTrainedYet) {
 
 TEST_F(JobServiceTest, ListsInPages) {
   runner_.ready = false;
+  int position = 0;
   for (const std::string id : {"a", "b", "c"}) {
-    ASSERT_TRUE(Create(Request(id)).ok());
+    v1::Job job;
+    ASSERT_TRUE(Create(Request(id), &job).ok());
+    EXPECT_EQ(job.queue_position(), position++);
   }
   EXPECT_EQ(Get("jobs/c").queue_position(), 2);
   std::vector<std::string> names;
@@ -364,6 +367,7 @@ TEST_F(JobServiceTest, AWatchShowsEverythingAndEndsWithTheFinalJob) {
   }
   EXPECT_THAT(steps, ElementsAre(1, 2, 3));
   EXPECT_EQ(event.final().state(), v1::JOB_STATE_SUCCEEDED);
+  EXPECT_EQ(event.final().queue_position(), 0);
   EXPECT_FALSE(reader->Read(&event));
   EXPECT_TRUE(reader->Finish().ok());
 

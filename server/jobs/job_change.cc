@@ -92,6 +92,7 @@ absl::Status JobChange::Save(JobStore& store) {
 void JobChange::AddStateEvent(absl::Time now) {
   v1::Job& job = record_.job;
   *job.mutable_update_time() = TimestampOf(now);
+  job.clear_queue_position();  // of the acceptance; it is counted anew for each answer
   v1::JobEvent& event = events_.emplace_back();
   *event.mutable_event_time() = job.update_time();
   v1::StateChange& change = *event.mutable_state_change();

@@ -395,9 +395,6 @@ bool JobController::Act() {
       });
       return false;
     case Stage::kEnded:
-      if (IsFinal(job.state())) {
-        parts_.observer.OnEnd(job);
-      }
       current_.reset();
       wake_();  // for the next job
       return true;
@@ -426,6 +423,9 @@ void JobController::PutBackCurrent(const v1::JobReason& reason, bool counts, abs
 absl::Status JobController::Save(JobChange& change) {
   MT_RETURN_IF_ERROR(change.Save(parts_.store));
   parts_.observer.OnChange(change.job());
+  if (IsFinal(change.job().state())) {
+    parts_.observer.OnEnd(change.job());
+  }
   return absl::OkStatus();
 }
 

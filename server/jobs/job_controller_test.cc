@@ -200,6 +200,7 @@ TEST_F(JobControllerTest, AJobIsCancelledWhereverItIs) {
   materials_->Answer();
   Tick();
   EXPECT_FALSE(runner_->running.has_value());
+  EXPECT_EQ(observer_.ended, std::vector<v1::JobState>(3, v1::JOB_STATE_CANCELLED));
 }
 
 TEST_F(JobControllerTest, AResultThatComesAfterTheWishIsDiscarded) {

@@ -1,5 +1,7 @@
 #include "server/jobs/scheduling_policy.h"
 
+#include <algorithm>
+
 namespace megatrain {
 namespace {
 
@@ -17,6 +19,10 @@ int NextJob(const std::vector<JobRecord>& jobs) {
     }
   }
   return next;
+}
+
+int WaitingJobs(const std::vector<JobRecord>& jobs) {
+  return static_cast<int>(std::count_if(jobs.begin(), jobs.end(), Waits));
 }
 
 int QueuePosition(const std::vector<JobRecord>& jobs, const std::string& name) {

@@ -28,6 +28,7 @@ TEST(SchedulingPolicyTest, FirstComeFirstServedWhateverTheOrderGiven) {
     EXPECT_EQ(QueuePosition(jobs, "jobs/a1"), 0);
     EXPECT_EQ(QueuePosition(jobs, "jobs/a2"), 0);
     EXPECT_EQ(QueuePosition(jobs, "jobs/a4"), 2);
+    EXPECT_EQ(WaitingJobs(jobs), 3);
   }
 }
 
