@@ -16,11 +16,6 @@ void JobChange::SetState(v1::JobState state, absl::Time now) {
   AddStateEvent(now);
 }
 
-void JobChange::SetReason(const v1::JobReason& reason, absl::Time now) {
-  *record_.job.mutable_reason() = reason;
-  AddStateEvent(now);
-}
-
 void JobChange::SetPhase(const std::string& phase, absl::Time now) {
   record_.job.set_phase(phase);
   AddStateEvent(now);

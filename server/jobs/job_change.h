@@ -23,7 +23,6 @@ class JobChange {
   const v1::Job& job() const { return record_.job; }
 
   void SetState(v1::JobState state, absl::Time now);
-  void SetReason(const v1::JobReason& reason, absl::Time now);
   void SetPhase(const std::string& phase, absl::Time now);
   void SetPlannedStepCount(int64_t count, absl::Time now);
   void SetOutputVersion(const std::string& name) { record_.job.set_output_version(name); }

@@ -42,10 +42,9 @@ class JobAdmission {
   // (a config.json) spec.model is not read.
   absl::StatusOr<v1::Plan> Plan(v1::TrainingSpec spec, const std::string& model_config_json) const;
 
+ private:
   // The shape of a model's folder.
   absl::StatusOr<ModelConfig> ReadConfig(const std::string& model_path) const;
-
- private:
   absl::StatusOr<v1::ModelVersion> FindModel(const std::string& name) const;
   absl::StatusOr<v1::Dataset> FindDataset(const std::string& name) const;
 
