@@ -122,7 +122,8 @@ class World:
     """A folder with a toy model, a daemon over it, and the command line. `close` ends all of it."""
 
     def __init__(self, *flags: str) -> None:
-        self.folder = Path(tempfile.mkdtemp(dir=os.environ.get("TEST_TMPDIR")))
+        # Not in TEST_TMPDIR, which can be longer than a socket's path may be.
+        self.folder = Path(tempfile.mkdtemp(prefix="world-", dir="/tmp"))
         self.daemon = Daemon(self.folder, *flags)
         self.model_folder = toy_model.write_model(self.folder / "toy")
 
