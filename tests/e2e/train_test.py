@@ -91,7 +91,7 @@ class TrainTest(unittest.TestCase):
         model = _load(exported)
         self.assertAlmostEqual(
             1.0,
-            self.engine_loss("models/tuned@1", 16) / _reference_loss(model, exported, 16),
+            self.engine_loss("models/tuned@1", 64) / _reference_loss(model, exported, 64),
             delta=1e-4,
         )
 

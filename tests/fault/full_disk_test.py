@@ -65,7 +65,7 @@ class FullDiskTest(unittest.TestCase):
         with self.filled(left_bytes=150_000):
             result = self.world.cli("submit", self.world.job_file(steps=2), "--wait")
             self.assertEqual(10, result.code, result.err)
-            self.assertIn("disk", result.err)
+            self.assertIn("no room", result.err)
         versions = self.world.must("model", "ls", "-o", "name").out.split()
         self.assertEqual(1, sum(version.startswith("models/tuned/") for version in versions))
         self.world.must("submit", self.world.job_file(steps=2), "--wait")
