@@ -21,8 +21,9 @@ void JobChange::SetPhase(const std::string& phase, absl::Time now) {
   AddStateEvent(now);
 }
 
-void JobChange::SetPlannedStepCount(int64_t count, absl::Time now) {
-  record_.job.set_planned_step_count(count);
+void JobChange::SetStarted(const engine::v1::Started& started, absl::Time now) {
+  record_.job.set_planned_step_count(started.planned_step_count());
+  *record_.job.mutable_plan() = started.plan();
   *record_.job.mutable_update_time() = TimestampOf(now);
   changed_ = true;
 }

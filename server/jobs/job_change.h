@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "megatrain/engine/v1/engine.pb.h"
 #include "megatrain/v1/job.pb.h"
 #include "megatrain/v1/job_service.pb.h"
 #include "server/jobs/job_record.h"
@@ -24,7 +25,8 @@ class JobChange {
 
   void SetState(v1::JobState state, absl::Time now);
   void SetPhase(const std::string& phase, absl::Time now);
-  void SetPlannedStepCount(int64_t count, absl::Time now);
+  // The engine knows the data's longest row, so that its plan is the tighter one.
+  void SetStarted(const engine::v1::Started& started, absl::Time now);
   void SetOutputVersion(const std::string& name) { record_.job.set_output_version(name); }
 
   // Waits for the next save of something else.

@@ -292,7 +292,7 @@ void JobController::TakeEngineEvent(const engine::v1::RunJobEvent& event, absl::
       Log(change.job(), now, event.log_line());
       return;
     case engine::v1::RunJobEvent::kStarted:
-      change.SetPlannedStepCount(event.started().planned_step_count(), now);
+      change.SetStarted(event.started(), now);
       if (change.job().state() == v1::JOB_STATE_PREPARING) {
         change.SetState(v1::JOB_STATE_RUNNING, now);
       }

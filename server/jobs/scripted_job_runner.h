@@ -30,9 +30,12 @@ class ScriptedJobRunner final : public JobRunner {
 
   void Emit(engine::v1::RunJobEvent event) { events_.push_back({run_, std::move(event)}); }
 
+  static constexpr int64_t kEnginePlanBytes = 12345;
+
   void EmitStarted(int64_t planned_step_count) {
     engine::v1::RunJobEvent event;
     event.mutable_started()->set_planned_step_count(planned_step_count);
+    event.mutable_started()->mutable_plan()->set_host_bytes(kEnginePlanBytes);
     Emit(event);
   }
 
