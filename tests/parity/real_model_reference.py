@@ -1,7 +1,8 @@
 """The loss of a real model by transformers, in fp32: real_model_reference.py FOLDER TEXT OUTPUT.
 
 Writes OUTPUT, JSON with the token ids of the text as the model's own tokenizer gives them and the
-mean loss of all of them but the first.
+mean loss of all of them but the first; and OUTPUT.logits, fp32 [LOGIT_ROWS, vocab] of the text's
+last tokens.
 """
 
 import json
@@ -11,6 +12,8 @@ import sys
 import tokenizers
 import torch
 import transformers
+
+LOGIT_ROWS = 32
 
 
 def main() -> None:
@@ -22,8 +25,9 @@ def main() -> None:
     model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     ids = torch.tensor(tokens)
     with torch.no_grad():
-        logits = model(input_ids=ids[None]).logits[0, :-1].double()
-    loss = torch.nn.functional.cross_entropy(logits, ids[1:]).item()
+        logits = model(input_ids=ids[None]).logits[0]
+    logits[-LOGIT_ROWS:].float().numpy().tofile(f"{output}.logits")
+    loss = torch.nn.functional.cross_entropy(logits[:-1].double(), ids[1:]).item()
     output.write_text(json.dumps({"tokens": tokens, "mean_loss": loss}))
 
 
