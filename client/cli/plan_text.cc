@@ -1,6 +1,7 @@
 #include "client/cli/plan_text.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "absl/strings/str_cat.h"
 #include "client/cli/text.h"
@@ -12,8 +13,9 @@ namespace {
 std::string MemoryText(int64_t needed_bytes, int64_t available_bytes,
                        const google::protobuf::RepeatedPtrField<v1::MemoryItem>& items) {
   std::vector<v1::MemoryItem> sorted(items.begin(), items.end());
-  std::stable_sort(sorted.begin(), sorted.end(),
-                   [](const auto& a, const auto& b) { return a.size_bytes() > b.size_bytes(); });
+  std::sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) {
+    return std::make_tuple(b.size_bytes(), a.kind()) < std::make_tuple(a.size_bytes(), b.kind());
+  });
   std::string kinds;
   for (const v1::MemoryItem& item : sorted) {
     absl::StrAppend(&kinds, kinds.empty() ? "" : ", ", item.kind(), " ",
