@@ -1,5 +1,7 @@
 #include "server/engine/engine_service.h"
 
+#include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -10,22 +12,23 @@
 namespace megatrain {
 namespace {
 
-// Of a process that runs many jobs, from the figures of one job and of the jobs before. Time
-// outside of jobs is a wait for work.
+// Of a process that runs many jobs: the figures of the jobs before and of this one. Every figure
+// only grows. `first` are the figures of this job's first report, at `first_time` after the process
+// began: what neither they nor the past account for was a wait for work.
 AllStreamFigures AddPast(const AllStreamFigures& past, const AllStreamFigures& job,
-                         absl::Duration since_start) {
+                         const AllStreamFigures& first, absl::Duration first_time) {
   AllStreamFigures total = past;
   for (size_t i = 0; i < total.size(); ++i) {
     StreamFigures& stream = total[i];
+    const absl::Duration outside =
+        std::max(absl::ZeroDuration(), first_time - past[i].wall - first[i].wall);
     stream.busy += job[i].busy;
-    absl::Duration accounted = stream.busy;
     for (size_t reason = 0; reason < stream.waits.size(); ++reason) {
       stream.waits[reason] += job[i].waits[reason];
-      accounted += stream.waits[reason];
     }
+    stream.waits[static_cast<size_t>(WaitReason::kNoWork)] += outside;
     stream.operation_count += job[i].operation_count;
-    stream.wall = since_start;
-    stream.waits[static_cast<size_t>(WaitReason::kNoWork)] += since_start - accounted;
+    stream.wall += outside + job[i].wall;
   }
   return total;
 }
@@ -53,7 +56,11 @@ class CallObserver final : public TrainObserver {
     engine::v1::RunJobEvent step;
     *step.mutable_step() = StepRecordToProto(report, clock_.WallNow());
     call_.Send(std::move(step));
-    total_ = AddPast(past_, figures, clock_.MonotonicNow() - process_start_);
+    if (!first_.has_value()) {
+      first_ = figures;
+      first_time_ = clock_.MonotonicNow() - process_start_;
+    }
+    total_ = AddPast(past_, figures, *first_, first_time_);
     engine::v1::RunJobEvent streams;
     *streams.mutable_streams() =
         StreamFiguresToProto(total_, ReadProcessMemory("").value_or(ProcessMemory{}));
@@ -76,6 +83,8 @@ class CallObserver final : public TrainObserver {
   const Clock& clock_;
   const absl::Duration process_start_;
   const AllStreamFigures past_;
+  std::optional<AllStreamFigures> first_;  // of the first report, which came at `first_time_`
+  absl::Duration first_time_;
   AllStreamFigures total_;
 };
 

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "spdlog/spdlog.h"
 
 namespace megatrain {
 namespace {
@@ -157,6 +158,9 @@ void EngineSupervisor::RecordDeath(const std::string& message) {
   state_.restart_count += stopping_ ? 0 : 1;
   state_.last_death.set_code("ENGINE_DIED");
   state_.last_death.set_message(message);
+  if (!stopping_) {
+    spdlog::error("the engine ended: {}", message);
+  }
   dead_generation_ = state_.generation;
   changed_.NotifyAll();
 }
