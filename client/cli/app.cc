@@ -40,6 +40,17 @@ const CLI::App& Reached(const CLI::App& app) {
   return *reached;
 }
 
+// What to type for the help of the subcommand that the arguments have reached.
+std::string HelpCommand(const CLI::App& app) {
+  std::string command = "megatrain";
+  const CLI::App* reached = &app;
+  while (!reached->get_subcommands().empty()) {
+    reached = reached->get_subcommands().front();
+    absl::StrAppend(&command, " ", reached->get_name());
+  }
+  return command + " --help";
+}
+
 // Flags of `app` and of all above it, or the names of its subcommands.
 std::vector<std::string> KnownNames(const CLI::App& app, bool flags) {
   std::vector<std::string> names;
@@ -70,7 +81,7 @@ absl::Status UnknownArgument(const CLI::App& app, const std::string& argument) {
   const std::string nearest = NearestName(name, KnownNames(reached, is_flag));
   absl::Status error = absl::InvalidArgumentError(absl::StrCat("unknown ", kind, " ", name));
   return WithHint(std::move(error), nearest.empty()
-                                        ? absl::StrCat(Reached(app).get_display_name(), " --help")
+                                        ? HelpCommand(app)
                                         : absl::StrCat(nearest, ", the nearest known ", kind));
 }
 
@@ -80,14 +91,10 @@ absl::Status UsageError(const CLI::App& app, const CLI::ParseError& error) {
   const auto flag = std::find_if(unknown.begin(), unknown.end(), [](const std::string& argument) {
     return argument.size() > 1 && argument[0] == '-';
   });
-  absl::Status status =
-      flag != unknown.end() ? UnknownArgument(app, *flag)
-      : !unknown.empty()
-          ? UnknownArgument(app, unknown.front())
-          : WithHint(
-                absl::InvalidArgumentError(error.what()),
-                absl::StrCat("megatrain ",
-                             &Reached(app) == &app ? "" : Reached(app).get_name() + " ", "--help"));
+  absl::Status status = flag != unknown.end() ? UnknownArgument(app, *flag)
+                        : !unknown.empty()
+                            ? UnknownArgument(app, unknown.front())
+                            : WithHint(absl::InvalidArgumentError(error.what()), HelpCommand(app));
   return WithClientReason(std::move(status), "USAGE");
 }
 

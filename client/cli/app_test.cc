@@ -142,6 +142,11 @@ TEST_F(AppTest, HelpIsDataAndNamesTheExitCodes) {
   EXPECT_THAT(out(), HasSubstr("--follow"));
 }
 
+TEST_F(AppTest, WrongUsageNamesTheHelpThatThereIs) {
+  EXPECT_EQ(Run({"model", "import", "/some/folder"}), 2);
+  EXPECT_THAT(err(), HasSubstr("try: megatrain model import --help"));
+}
+
 TEST_F(AppTest, AnUnknownFlagNamesTheNearestOne) {
   EXPECT_EQ(Run({"submit", job_file_, "--folow"}), 2);
   EXPECT_EQ(err(),

@@ -10,6 +10,7 @@
 namespace megatrain {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Pair;
 using ::testing::UnorderedElementsAre;
@@ -173,6 +174,12 @@ TEST(ParseSizeTest, KnowsItsUnits) {
   for (const char* wrong : {"", "GiB", "-1GiB", "1gib", "1 GiB x", "1e400", "9999999TiB"}) {
     EXPECT_FALSE(ParseSize(wrong).ok()) << wrong;
   }
+}
+
+TEST(JobFileTest, TextThatIsNotUtf8IsRefusedWithItsLine) {
+  EXPECT_THAT(ErrorOf("model: models/a\ndisplay_name: \xff\xfe\n"),
+              AllOf(HasSubstr("job.yaml:2"), HasSubstr("UTF-8")));
+  EXPECT_THAT(ErrorOf(kWholeFile, {"display_name=\xff"}), HasSubstr("UTF-8"));
 }
 
 }  // namespace

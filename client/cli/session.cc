@@ -49,6 +49,7 @@ void Session::PrintTable(const std::vector<std::string>& heading,
     lines.emplace_back();
     for (const std::string& cell : row) {
       lines.back().push_back(Printable(cell));
+      std::replace(lines.back().back().begin(), lines.back().back().end(), '\n', ' ');
     }
   }
   std::vector<int> widths(heading.size());

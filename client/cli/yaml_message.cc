@@ -8,7 +8,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "client/lib/error_text.h"
+#include "nlohmann/json.hpp"
 #include "runtime/base/nearest_name.h"
 #include "runtime/base/status_macros.h"
 
@@ -126,7 +128,21 @@ absl::Status YamlReader::Error(const YAML::Mark& mark, std::string_view message)
       "INVALID_JOB_FILE");
 }
 
+absl::Status YamlReader::CheckUtf8(const std::string& text) const {
+  YAML::Mark mark;
+  for (const absl::string_view line : absl::StrSplit(text, '\n')) {
+    try {
+      nlohmann::json(std::string(line)).dump();
+    } catch (const nlohmann::json::exception&) {
+      return Error(mark, "is not UTF-8 text: save it as UTF-8");
+    }
+    ++mark.line;
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<YAML::Node> YamlReader::Parse(const std::string& text) const {
+  MT_RETURN_IF_ERROR(CheckUtf8(text));
   try {
     const std::vector<YAML::Node> documents = YAML::LoadAll(text);
     if (documents.size() != 1) {

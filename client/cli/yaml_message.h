@@ -62,6 +62,8 @@ class YamlReader {
                        const std::string& path) const;
   absl::Status FillScalar(const YamlEntry& entry, const YamlField& target,
                           const std::string& path) const;
+  // Other text would be a string that no request can carry.
+  absl::Status CheckUtf8(const std::string& text) const;
   absl::Status UnknownKey(const YAML::Mark& mark, const std::string& key, const YamlKeys& keys,
                           const std::string& path) const;
 
