@@ -401,16 +401,18 @@ TEST_F(JobServiceTest, AQuietWatchHasHeartbeatsAndADrainTellsItsCursor) {
   v1::JobEvent event;
   ASSERT_TRUE(reader->Read(&event));
   EXPECT_TRUE(event.has_snapshot());
-  std::thread ticks([this] {
-    for (int i = 0; i < 200; ++i) {  // the write before may still be under way
+  std::atomic<bool> over = false;
+  std::thread ticks([this, &over] {
+    while (!over) {  // the write before may still be under way
       clock_.Advance(kHeartbeatInterval);
       hub_.Tick(clock_.MonotonicNow());
-      std::this_thread::yield();
+      hub_.WaitPast(hub_.Version(), absl::Milliseconds(50));
     }
   });
   ASSERT_TRUE(reader->Read(&event));
   EXPECT_TRUE(event.has_heartbeat());
   EXPECT_EQ(event.sequence(), 0);
+  over = true;
   ticks.join();
   hub_.Drain();
   while (reader->Read(&event)) {
@@ -495,7 +497,9 @@ TEST_F(JobServiceTest, AFollowerThatLeavesLetsTheServerStop) {
   EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
   server_->Shutdown();
   server_->Wait();
-  EXPECT_EQ(hub_.OpenCount(), 0);
+  while (hub_.OpenCount() > 0) {  // the executor may hold it for a moment more
+    std::this_thread::yield();
+  }
 }
 
 TEST_F(JobServiceTest, StreamsOfNoJobSayNotFound) {
