@@ -42,13 +42,11 @@ const CLI::App& Reached(const CLI::App& app) {
 
 // What to type for the help of the subcommand that the arguments have reached.
 std::string HelpCommand(const CLI::App& app) {
-  std::string command = "megatrain";
-  const CLI::App* reached = &app;
-  while (!reached->get_subcommands().empty()) {
-    reached = reached->get_subcommands().front();
-    absl::StrAppend(&command, " ", reached->get_name());
+  std::string words = "--help";
+  for (const CLI::App* level = &Reached(app); level != &app; level = level->get_parent()) {
+    words = absl::StrCat(level->get_name(), " ", words);
   }
-  return command + " --help";
+  return absl::StrCat("megatrain ", words);
 }
 
 // Flags of `app` and of all above it, or the names of its subcommands.
