@@ -22,7 +22,7 @@
 #include "runtime/model_io/model_folder_for_test.h"
 #include "server/api/dataset_service.h"
 #include "server/api/model_service.h"
-#include "server/api/status_conversion.h"
+#include "server/api/status_for_test.h"
 #include "server/api/upload_service.h"
 #include "server/database/request_log.h"
 #include "server/errors/errors.h"

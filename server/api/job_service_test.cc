@@ -22,7 +22,7 @@
 #include "runtime/base/posix_file_system.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/base/virtual_clock.h"
-#include "server/api/status_conversion.h"
+#include "server/api/status_for_test.h"
 #include "server/database/database.h"
 #include "server/database/request_log.h"
 #include "server/errors/errors.h"

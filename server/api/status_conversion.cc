@@ -62,16 +62,4 @@ grpc::Status ToGrpcStatus(const absl::Status& status) {
                       Details(complete, message));
 }
 
-absl::Status FromGrpcStatus(const grpc::Status& status) {
-  absl::Status converted(static_cast<absl::StatusCode>(status.error_code()),
-                         status.error_message());
-  google::rpc::Status details;
-  if (!converted.ok() && details.ParseFromString(status.error_details())) {
-    for (const google::protobuf::Any& detail : details.details()) {
-      converted.SetPayload(detail.type_url(), absl::Cord(detail.value()));
-    }
-  }
-  return converted;
-}
-
 }  // namespace megatrain

@@ -1,4 +1,4 @@
-// absl::Status to grpc::Status and back: the one place.
+// absl::Status to grpc::Status: the one place.
 
 #ifndef SERVER_API_STATUS_CONVERSION_H_
 #define SERVER_API_STATUS_CONVERSION_H_
@@ -12,8 +12,6 @@ namespace megatrain {
 // Code, message and details of server/errors. An error always carries an ErrorInfo: one without a
 // reason gets its code's name. INTERNAL and UNKNOWN keep their message: it names no secret.
 grpc::Status ToGrpcStatus(const absl::Status& status);
-
-absl::Status FromGrpcStatus(const grpc::Status& status);
 
 }  // namespace megatrain
 

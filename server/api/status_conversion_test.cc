@@ -7,6 +7,7 @@
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
 #include "gtest/gtest.h"
+#include "server/api/status_for_test.h"
 #include "server/errors/errors.h"
 
 namespace megatrain {
