@@ -3,6 +3,8 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <spawn.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -70,17 +72,27 @@ pid_t Spawn(const HelperProcess::Command& command, int output_fd, int errors_fd)
   return error == 0 ? pid : -error;
 }
 
-// Appends what can be read now and keeps the tail; closes `fd` at its end.
-void ReadSome(int& fd, std::string& text) {
+// Appends what can be read now and keeps the tail; closes `fd` at its end. Returns the bytes read.
+int ReadSome(int& fd, std::string& text) {
   std::array<char, 4096> buffer;
   const ssize_t count = ::read(fd, buffer.data(), buffer.size());
   if (count > 0) {
     text.append(buffer.data(), static_cast<size_t>(count));
     if (text.size() > 2 * kKeptBytes) text.erase(0, text.size() - kKeptBytes);
-  } else if (count == 0 || errno != EINTR) {
+    return static_cast<int>(count);
+  }
+  if (count == 0 || errno != EINTR) {
     ::close(fd);
     fd = -1;
   }
+  return 0;
+}
+
+// Reads what the pipe holds now, and not what somebody else may still write to it.
+void ReadRest(int& fd, std::string& text) {
+  int left_bytes = 0;
+  if (fd < 0 || ::ioctl(fd, FIONREAD, &left_bytes) != 0) return;
+  while (fd >= 0 && left_bytes > 0) left_bytes -= ReadSome(fd, text);
 }
 
 void KeepTail(std::string& text) {
@@ -107,8 +119,12 @@ absl::StatusOr<std::unique_ptr<HelperProcess>> HelperProcess::Start(const Comman
     ::close(errors->read_end);
     return absl::ErrnoToStatus(-pid, absl::StrCat("cannot start ", command.arguments[0]));
   }
-  return std::unique_ptr<HelperProcess>(
+  std::unique_ptr<HelperProcess> process(
       new HelperProcess(pid, output->read_end, errors->read_end, clock));
+  // glibc 2.36 declares pidfd_open without extern "C".
+  process->pid_fd_ = static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
+  if (process->pid_fd_ < 0) return absl::ErrnoToStatus(errno, "cannot watch a process");
+  return process;
 }
 
 HelperProcess::~HelperProcess() {
@@ -117,15 +133,20 @@ HelperProcess::~HelperProcess() {
   Reap(ignored);
   if (output_fd_ >= 0) ::close(output_fd_);
   if (errors_fd_ >= 0) ::close(errors_fd_);
+  if (pid_fd_ >= 0) ::close(pid_fd_);
 }
 
 HelperProcess::Outcome HelperProcess::Wait(absl::Duration time_limit) {
+  const absl::Duration deadline = clock_.MonotonicNow() + time_limit;
   Outcome outcome;
-  outcome.timed_out = !ReadStreams(clock_.MonotonicNow() + time_limit, outcome);
-  if (outcome.timed_out) {
+  while (!ReadStreams(outcome)) {
+    if (clock_.MonotonicNow() < deadline) continue;
+    outcome.timed_out = true;
     KillGroup();
-    ReadStreams(absl::InfiniteDuration(), outcome);
   }
+  KillGroup();
+  ReadRest(output_fd_, outcome.output);
+  ReadRest(errors_fd_, outcome.errors);
   KeepTail(outcome.output);
   KeepTail(outcome.errors);
   Reap(outcome);
@@ -140,16 +161,14 @@ void HelperProcess::Kill() {
   KillGroup();
 }
 
-bool HelperProcess::ReadStreams(absl::Duration deadline, Outcome& outcome) {
-  while (output_fd_ >= 0 || errors_fd_ >= 0) {
-    // poll ignores a negative descriptor.
-    std::array<pollfd, 2> waits = {pollfd{output_fd_, POLLIN, 0}, pollfd{errors_fd_, POLLIN, 0}};
-    ::poll(waits.data(), waits.size(), kPollMilliseconds);
-    if (waits[0].revents != 0) ReadSome(output_fd_, outcome.output);
-    if (waits[1].revents != 0) ReadSome(errors_fd_, outcome.errors);
-    if (clock_.MonotonicNow() >= deadline) return false;
-  }
-  return true;
+bool HelperProcess::ReadStreams(Outcome& outcome) {
+  // poll ignores a negative descriptor.
+  std::array<pollfd, 3> waits = {pollfd{output_fd_, POLLIN, 0}, pollfd{errors_fd_, POLLIN, 0},
+                                 pollfd{pid_fd_, POLLIN, 0}};
+  if (::poll(waits.data(), waits.size(), kPollMilliseconds) <= 0) return false;
+  if (waits[0].revents != 0) ReadSome(output_fd_, outcome.output);
+  if (waits[1].revents != 0) ReadSome(errors_fd_, outcome.errors);
+  return waits[2].revents != 0;
 }
 
 void HelperProcess::KillGroup() {
@@ -162,7 +181,7 @@ void HelperProcess::Reap(Outcome& outcome) {
     MutexLock lock(&mutex_);
     if (reaped_) return;
   }
-  // Its streams have ended, so it is about to end; until it is reaped its pid stays its own.
+  // Until it is reaped its pid stays its own, so that Kill need not wait for this.
   siginfo_t info = {};
   while (::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOWAIT) != 0 &&
          errno == EINTR) {

@@ -17,8 +17,9 @@
 namespace megatrain {
 
 // A short-lived program: started with exactly this environment, no input, no other open files and
-// a process group of its own; read to its end; killed with its group when it takes too long.
-// Kill is thread-safe, the rest is for one thread.
+// a process group of its own; read until it ends; killed when it takes too long. Its group ends
+// with it. A process that it moved out of the group is left alone: it may hold the streams, but
+// nobody waits for it. Kill is thread-safe, the rest is for one thread.
 class HelperProcess {
  public:
   struct Command {
@@ -55,8 +56,8 @@ class HelperProcess {
   HelperProcess(pid_t pid, int output_fd, int errors_fd, const Clock& clock)
       : clock_(clock), pid_(pid), output_fd_(output_fd), errors_fd_(errors_fd) {}
 
-  // Reads both streams to their ends, or until `deadline`; false when that came first.
-  bool ReadStreams(absl::Duration deadline, Outcome& outcome);
+  // Waits a moment for output or the program's end, and reads; true once the program has ended.
+  bool ReadStreams(Outcome& outcome);
   void KillGroup();
   void Reap(Outcome& outcome);
 
@@ -64,6 +65,7 @@ class HelperProcess {
   const pid_t pid_;
   int output_fd_;  // -1 once it ended
   int errors_fd_;
+  int pid_fd_ = -1;  // readable once it ended
   Mutex mutex_;
   bool reaped_ ABSL_GUARDED_BY(mutex_) = false;  // the pid may belong to another process now
   bool killed_ ABSL_GUARDED_BY(mutex_) = false;

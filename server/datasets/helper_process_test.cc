@@ -1,8 +1,14 @@
 #include "server/datasets/helper_process.h"
 
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
+#include <atomic>
 #include <csignal>
+#include <string>
 #include <thread>
 
 #include "gmock/gmock.h"
@@ -23,7 +29,40 @@ class HelperProcessTest : public ::testing::Test {
     return *std::move(process);
   }
 
+  // A pipe with a name: whoever has opened it for writing has started, and its end is the writer's.
+  std::string MakeFifo() {
+    const std::string path = ::testing::TempDir() + "/" +
+                             ::testing::UnitTest::GetInstance()->current_test_info()->name();
+    ::unlink(path.c_str());
+    EXPECT_EQ(::mkfifo(path.c_str(), 0600), 0);
+    return path;
+  }
+
+  // Wait(10 seconds), while time flies as soon as the script has opened the fifo.
+  HelperProcess::Outcome WaitTooLong(HelperProcess& process, const std::string& fifo) {
+    std::atomic<bool> over = false;
+    std::thread time([&] {
+      fifo_fd_ = ::open(fifo.c_str(), O_RDONLY | O_CLOEXEC);
+      for (; !over; std::this_thread::yield()) clock_.Advance(absl::Seconds(1));
+    });
+    const HelperProcess::Outcome outcome = process.Wait(absl::Seconds(10));
+    over = true;
+    time.join();
+    return outcome;
+  }
+
+  // Whether all that had opened the fifo end within 30 s.
+  bool WriterDies() const {
+    pollfd writer = {fifo_fd_, POLLIN, 0};
+    return ::poll(&writer, 1, 30'000) == 1 && writer.revents == POLLHUP;
+  }
+
+  void TearDown() override {
+    if (fifo_fd_ >= 0) ::close(fifo_fd_);
+  }
+
   VirtualClock clock_;
+  int fifo_fd_ = -1;
 };
 
 TEST_F(HelperProcessTest, GivesBothStreamsAndTheCode) {
@@ -58,10 +97,40 @@ TEST_F(HelperProcessTest, KeepsTheTailOfALongOutput) {
 }
 
 TEST_F(HelperProcessTest, IsKilledWithItsChildrenWhenItsTimeIsOver) {
-  auto process = Start("echo started; sleep 1000 & sleep 1000");
-  std::thread time([this] { clock_.Advance(absl::Seconds(10)); });
-  const auto outcome = process->Wait(absl::Seconds(10));
-  time.join();
+  const std::string fifo = MakeFifo();
+  auto process = Start("echo started; sleep 1000 > " + fifo + " & sleep 1000");
+  const auto outcome = WaitTooLong(*process, fifo);
+  EXPECT_TRUE(outcome.timed_out);
+  EXPECT_EQ(outcome.signal, SIGKILL);
+  EXPECT_EQ(outcome.output, "started\n");
+  EXPECT_TRUE(WriterDies());
+}
+
+TEST_F(HelperProcessTest, AChildDoesNotOutliveIt) {
+  const std::string fifo = MakeFifo();
+  auto process = Start("exec 3> " + fifo + "; sleep 1000 & echo the end");
+  fifo_fd_ = ::open(fifo.c_str(), O_RDONLY | O_CLOEXEC);
+  const auto outcome = process->Wait(absl::InfiniteDuration());
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_EQ(outcome.output, "the end\n");
+  EXPECT_TRUE(WriterDies());
+}
+
+TEST_F(HelperProcessTest, AChildThatLeftTheGroupIsNotWaitedFor) {
+  const std::string fifo = MakeFifo();
+  auto process = Start("setsid sh -c 'echo $$ > " + fifo + "; exec sleep 1000' & sleep 1000");
+  const auto outcome = WaitTooLong(*process, fifo);
+  EXPECT_TRUE(outcome.timed_out);
+  EXPECT_EQ(outcome.signal, SIGKILL);
+  std::array<char, 16> pid = {};
+  ASSERT_GT(::read(fifo_fd_, pid.data(), pid.size() - 1), 0);
+  EXPECT_EQ(::kill(std::stoi(pid.data()), SIGKILL), 0) << "it had not left";
+}
+
+TEST_F(HelperProcessTest, HasNoMoreTimeWithoutItsStreams) {
+  const std::string fifo = MakeFifo();
+  auto process = Start("exec > " + fifo + " 2>&1; sleep 1000");
+  const auto outcome = WaitTooLong(*process, fifo);
   EXPECT_TRUE(outcome.timed_out);
   EXPECT_EQ(outcome.signal, SIGKILL);
 }
