@@ -63,7 +63,7 @@ class HubObserver final : public JobObserver {
 class JobServiceTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    folder_ = std::string(std::getenv("TEST_TMPDIR")) + "/" +
+    folder_ = ::testing::TempDir() + "/" +
               ::testing::UnitTest::GetInstance()->current_test_info()->name();
     std::filesystem::create_directories(folder_ + "/model");
     std::ofstream(folder_ + "/model/config.json") << kConfig;

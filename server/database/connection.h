@@ -32,12 +32,15 @@ class Value {
   enum class Kind { kNull, kInteger, kReal, kText, kBlob };
 
   Value() = default;  // NULL
+  // Implicit, so that a statement's values are written as they are: {name, 3, 0.5}.
+  // NOLINTBEGIN(google-explicit-constructor)
   Value(int64_t integer) : kind_(Kind::kInteger), integer_(integer) {}
   Value(int integer) : Value(int64_t{integer}) {}
   Value(double real) : kind_(Kind::kReal), real_(real) {}
   Value(std::string text) : kind_(Kind::kText), bytes_(std::move(text)) {}
   Value(const char* text) : Value(std::string(text)) {}
   Value(Blob blob) : kind_(Kind::kBlob), bytes_(std::move(blob.bytes)) {}
+  // NOLINTEND(google-explicit-constructor)
 
   Kind kind() const { return kind_; }
   int64_t integer() const { return integer_; }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -52,7 +53,7 @@ class DataPreparer {
     std::string output_path;   // does not exist
   };
 
-  DataPreparer(const Clock& clock, Options options) : clock_(clock), options_(options) {}
+  DataPreparer(const Clock& clock, Options options) : clock_(clock), options_(std::move(options)) {}
 
   // Reads every row. INVALID_ARGUMENT with the line and the reason when the file cannot be used.
   absl::StatusOr<CheckResult> Check(const std::string& data_path, bool skip_bad_rows);
