@@ -1,0 +1,151 @@
+#include "runtime/benchmark/result_line.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "nlohmann/json.hpp"
+
+namespace megatrain {
+namespace {
+
+constexpr double kTera = 1e12;
+constexpr double kGibibyte = 1 << 30;
+constexpr double kNanosecondsPerSecond = 1e9;
+
+// Rates and times of one step.
+struct Speed {
+  double step_seconds;
+  double tokens_per_second;
+  double loss_tokens_per_second;
+  double model_tflops;
+  double hardware_tflops;
+};
+
+Speed SpeedOf(const BenchmarkSetting& setting, const BenchmarkFigures& figures) {
+  const double seconds =
+      absl::ToDoubleSeconds(figures.elapsed) / static_cast<double>(setting.steps);
+  return {.step_seconds = seconds,
+          .tokens_per_second = static_cast<double>(setting.tokens_per_step) / seconds,
+          .loss_tokens_per_second = static_cast<double>(setting.loss_tokens_per_step) / seconds,
+          .model_tflops = figures.model_flops_per_step / seconds / kTera,
+          .hardware_tflops = figures.hardware_flops_per_step / seconds / kTera};
+}
+
+// Parts of the wall time of the traced steps.
+struct Shares {
+  double sum;   // of all kernels' times, which may run side by side
+  double busy;  // with at least one running
+};
+
+Shares SharesOf(const BenchmarkFigures::Traced& traced) {
+  const double wall = absl::ToDoubleSeconds(traced.elapsed) * kNanosecondsPerSecond;
+  return {.sum = static_cast<double>(traced.kernels.sum_nanoseconds) / wall,
+          .busy = static_cast<double>(traced.kernels.busy_nanoseconds) / wall};
+}
+
+void AddSetting(const BenchmarkSetting& setting, nlohmann::ordered_json& line) {
+  line["shape"] = setting.shape;
+  line["layers"] = setting.layers;
+  line["width"] = setting.width;
+  line["parameters"] = setting.parameters;
+  line["tokens_per_step"] = setting.tokens_per_step;
+  line["sequence_length"] = setting.sequence_length;
+  line["loss_tokens_per_step"] = setting.loss_tokens_per_step;
+  line["padded_tokens_per_step"] = 0;  // rows are packed: there is no padding
+  line["micro_batch_tokens"] = setting.micro_batch_tokens;
+  line["steps"] = setting.steps;
+  line["warm_up_steps"] = setting.warm_up_steps;
+  line["hbm_limit_gib"] = nullptr;
+  if (setting.hbm_limit_gib) {
+    line["hbm_limit_gib"] = *setting.hbm_limit_gib;
+  }
+  line["compute_dtype"] = setting.compute_dtype;
+  line["attention"] = setting.attention;
+  line["order"] = setting.order;
+  line["keep"] = setting.keep;
+  line["resident_weights"] = setting.resident_weights;
+  line["device_state_units"] = setting.device_state_units;
+  line["units"] = setting.units;
+  line["folded"] = setting.folded;
+}
+
+// Seconds of one step, by stream.
+void AddStreams(const BenchmarkSetting& setting, const BenchmarkFigures& figures,
+                nlohmann::ordered_json& line) {
+  const double steps = static_cast<double>(setting.steps);
+  for (const StreamKind kind : kAllStreams) {
+    const StreamFigures& stream = figures.streams[static_cast<size_t>(kind)];
+    const std::string name(StreamName(kind));
+    line["busy_seconds"][name] = absl::ToDoubleSeconds(stream.busy) / steps;
+    for (const WaitReason reason : kAllWaitReasons) {
+      line["wait_seconds"][name][std::string(WaitReasonName(reason))] =
+          absl::ToDoubleSeconds(stream.wait(reason)) / steps;
+    }
+  }
+}
+
+}  // namespace
+
+std::string ToJsonLine(const BenchmarkSetting& setting, const BenchmarkFigures& figures) {
+  const Speed speed = SpeedOf(setting, figures);
+  nlohmann::ordered_json line;
+  AddSetting(setting, line);
+  line["model_tflops"] = speed.model_tflops;
+  line["hardware_tflops"] = speed.hardware_tflops;
+  line["tokens_per_second"] = speed.tokens_per_second;
+  line["loss_tokens_per_second"] = speed.loss_tokens_per_second;
+  line["step_seconds"] = speed.step_seconds;
+  line["predicted_step_seconds"] = figures.predicted_step_seconds;
+  line["kernel_time_share"] = nullptr;
+  line["kernel_busy_share"] = nullptr;
+  if (figures.traced) {
+    const Shares shares = SharesOf(*figures.traced);
+    line["kernel_time_share"] = shares.sum;
+    line["kernel_busy_share"] = shares.busy;
+  }
+  AddStreams(setting, figures, line);
+  line["planned_device_bytes"] = figures.planned_device_bytes;
+  line["peak_device_bytes"] = figures.peak_device_bytes;
+  line["peak_host_bytes"] = figures.peak_host_bytes;
+  line["last_loss"] = figures.loss;
+  line["backend"] = setting.backend;
+  line["machine"] = setting.machine;
+  line["commit"] = setting.commit;
+  line["command"] = setting.command;
+  return line.dump();
+}
+
+std::string ToText(const BenchmarkSetting& setting, const BenchmarkFigures& figures) {
+  const Speed speed = SpeedOf(setting, figures);
+  std::string text = absl::StrFormat(
+      "%s, %d layers, %d tokens a step in rows of %d, micro-batches of %d: %.1f model TFLOP/s "
+      "(%.1f hardware), %.0f tokens/s (%.0f with a loss, 0 padded), %.4f s a step (predicted "
+      "%.4f)\n",
+      setting.shape, setting.layers, setting.tokens_per_step, setting.sequence_length,
+      setting.micro_batch_tokens, speed.model_tflops, speed.hardware_tflops,
+      speed.tokens_per_second, speed.loss_tokens_per_second, speed.step_seconds,
+      figures.predicted_step_seconds);
+  absl::StrAppendFormat(
+      &text,
+      "  %s, %s attention, %s, keeps %s, weights %s, state of %d of %d units on the device%s; "
+      "device %.2f GiB planned, %.2f GiB at most; host %.2f GiB at most; loss %.4f\n",
+      setting.compute_dtype, setting.attention, setting.order, setting.keep,
+      setting.resident_weights ? "resident" : "streamed", setting.device_state_units, setting.units,
+      setting.folded ? ", folded store: speed only, nothing is learned" : "",
+      static_cast<double>(figures.planned_device_bytes) / kGibibyte,
+      static_cast<double>(figures.peak_device_bytes) / kGibibyte,
+      static_cast<double>(figures.peak_host_bytes) / kGibibyte, figures.loss);
+  absl::StrAppend(&text, "  busy seconds a step:");
+  for (const StreamKind kind : kAllStreams) {
+    absl::StrAppendFormat(&text, " %s %.4f", std::string(StreamName(kind)),
+                          absl::ToDoubleSeconds(figures.streams[static_cast<size_t>(kind)].busy) /
+                              static_cast<double>(setting.steps));
+  }
+  if (figures.traced) {
+    const Shares shares = SharesOf(*figures.traced);
+    absl::StrAppendFormat(&text, "; kernels %.1f %% of the wall time (%.1f %% with any running)",
+                          100 * shares.sum, 100 * shares.busy);
+  }
+  return text + "\n";
+}
+
+}  // namespace megatrain
