@@ -1,39 +1,18 @@
-// What every backend of Device must do.
+#include "runtime/device/device_conformance.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <functional>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
-#include "runtime/base/clock.h"
-#include "runtime/device/cpu_device.h"
-#include "runtime/device/device.h"
-#include "runtime/device/virtual_device.h"
 
 namespace megatrain {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-struct Backend {
-  std::string name;
-  std::function<std::unique_ptr<Device>()> make;
-};
-
-Clock& TestClock() {
-  static SystemClock clock;
-  return clock;
-}
-
-class DeviceConformanceTest : public testing::TestWithParam<Backend> {
- protected:
-  std::unique_ptr<Device> device_ = GetParam().make();
-};
 
 Work Append(std::vector<int>& log, int value) {
   return [&log, value](Launcher&) {
@@ -42,8 +21,18 @@ Work Append(std::vector<int>& log, int value) {
   };
 }
 
+absl::Duration Sum(const StreamFigures& figures) {
+  absl::Duration sum = figures.busy;
+  for (const absl::Duration wait : figures.waits) {
+    sum += wait;
+  }
+  return sum;
+}
+
+}  // namespace
+
 TEST_P(DeviceConformanceTest, AStreamKeepsItsOrder) {
-  const auto stream = device_->MakeStream();
+  const auto stream = device_->MakeStream(StreamPlace::kDevice);
   std::vector<int> log;
   std::vector<int> expected;
   for (int i = 0; i < 100; ++i) {
@@ -57,8 +46,8 @@ TEST_P(DeviceConformanceTest, AStreamKeepsItsOrder) {
 TEST_P(DeviceConformanceTest, AWaitHoldsBackWhatFollows) {
   for (int round = 0; round < 50; ++round) {
     const auto event = device_->MakeEvent();
-    const auto first = device_->MakeStream();
-    const auto second = device_->MakeStream();
+    const auto first = device_->MakeStream(StreamPlace::kDevice);
+    const auto second = device_->MakeStream(StreamPlace::kDevice);
     std::vector<int> log;
     for (int i = 0; i < 5; ++i) {
       first->Enqueue(Append(log, i));
@@ -73,8 +62,8 @@ TEST_P(DeviceConformanceTest, AWaitHoldsBackWhatFollows) {
 
 TEST_P(DeviceConformanceTest, AWaitMeansTheLatestRecordBeforeIt) {
   const auto event = device_->MakeEvent();
-  const auto first = device_->MakeStream();
-  const auto second = device_->MakeStream();
+  const auto first = device_->MakeStream(StreamPlace::kDevice);
+  const auto second = device_->MakeStream(StreamPlace::kDevice);
   std::vector<int> log;
   first->Record(*event);
   first->Enqueue(Append(log, 1));
@@ -93,7 +82,7 @@ TEST_P(DeviceConformanceTest, AWaitMeansTheLatestRecordBeforeIt) {
 
 TEST_P(DeviceConformanceTest, AnEventThatWasNeverRecordedHoldsNobody) {
   const auto event = device_->MakeEvent();
-  const auto stream = device_->MakeStream();
+  const auto stream = device_->MakeStream(StreamPlace::kDevice);
   std::vector<int> log;
   stream->Wait(*event, WaitReason::kUnitUpdated);
   stream->Enqueue(Append(log, 1));
@@ -104,7 +93,7 @@ TEST_P(DeviceConformanceTest, AnEventThatWasNeverRecordedHoldsNobody) {
 
 TEST_P(DeviceConformanceTest, AwaitReturnsWhenTheRecordIsReached) {
   const auto event = device_->MakeEvent();
-  const auto stream = device_->MakeStream();
+  const auto stream = device_->MakeStream(StreamPlace::kDevice);
   std::vector<int> log;
   stream->Enqueue(Append(log, 1));
   stream->Record(*event);
@@ -114,8 +103,8 @@ TEST_P(DeviceConformanceTest, AwaitReturnsWhenTheRecordIsReached) {
 
 TEST_P(DeviceConformanceTest, TheFirstErrorStaysAndDropsTheRest) {
   const auto event = device_->MakeEvent();
-  const auto first = device_->MakeStream();
-  const auto second = device_->MakeStream();
+  const auto first = device_->MakeStream(StreamPlace::kDevice);
+  const auto second = device_->MakeStream(StreamPlace::kDevice);
   std::vector<int> log;
   first->Enqueue(Append(log, 1));
   first->Enqueue([](Launcher&) { return absl::DataLossError("first"); });
@@ -135,7 +124,7 @@ TEST_P(DeviceConformanceTest, CopiesAndFillsDeviceMemory) {
   EXPECT_EQ((*buffer)->size_bytes(), 1000);
   EXPECT_EQ(reinterpret_cast<uintptr_t>((*buffer)->data()) % 64, 0u);
 
-  const auto stream = device_->MakeStream();
+  const auto stream = device_->MakeStream(StreamPlace::kDevice);
   const std::string sent = "weights";
   std::string received(sent.size() + 1, '\0');
   stream->Enqueue([&](Launcher& launcher) {
@@ -155,8 +144,8 @@ TEST_P(DeviceConformanceTest, RefusesMemoryThatThereIsNot) {
 
 TEST_P(DeviceConformanceTest, BusyAndWaitsAddUpToWallTime) {
   const auto event = device_->MakeEvent();
-  const auto first = device_->MakeStream();
-  const auto second = device_->MakeStream();
+  const auto first = device_->MakeStream(StreamPlace::kDevice);
+  const auto second = device_->MakeStream(StreamPlace::kDevice);
   std::vector<int> log;
   for (int i = 0; i < 20; ++i) {
     first->Enqueue(Append(log, i));
@@ -169,11 +158,7 @@ TEST_P(DeviceConformanceTest, BusyAndWaitsAddUpToWallTime) {
   ASSERT_TRUE(device_->Drain().ok());
   for (const auto* stream : {first.get(), second.get()}) {
     const StreamFigures figures = stream->Figures();
-    absl::Duration sum = figures.busy;
-    for (const absl::Duration wait : figures.waits) {
-      sum += wait;
-    }
-    EXPECT_EQ(sum, figures.wall);
+    EXPECT_EQ(Sum(figures), figures.wall);
     EXPECT_GT(figures.busy, absl::ZeroDuration());
     EXPECT_EQ(figures.operation_count, 20);
   }
@@ -185,7 +170,7 @@ TEST_P(DeviceConformanceTest, BusyAndWaitsAddUpToWallTime) {
 TEST_P(DeviceConformanceTest, AStreamFinishesItsWorkBeforeItGoes) {
   std::vector<int> log;
   {
-    const auto stream = device_->MakeStream();
+    const auto stream = device_->MakeStream(StreamPlace::kDevice);
     for (int i = 0; i < 10; ++i) {
       stream->Enqueue(Append(log, i));
     }
@@ -193,40 +178,63 @@ TEST_P(DeviceConformanceTest, AStreamFinishesItsWorkBeforeItGoes) {
   EXPECT_EQ(log.size(), 10u);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Backends, DeviceConformanceTest,
-    testing::Values(Backend{"Cpu", [] { return std::make_unique<CpuDevice>(TestClock()); }},
-                    Backend{"Virtual", [] { return std::make_unique<VirtualDevice>(17); }}),
-    [](const testing::TestParamInfo<Backend>& info) { return info.param.name; });
-
-TEST(VirtualDeviceTest, FreshMemoryIsPoisoned) {
-  VirtualDevice device(1);
-  auto buffer = device.Allocate(64);
-  float value = 0;
-  std::memcpy(&value, (*buffer)->data(), sizeof(value));
-  EXPECT_NE(value, value);
+TEST_P(DeviceConformanceTest, HostMemoryForTheDeviceCanBeWrittenAndCopied) {
+  auto host = device_->AllocateHost(1000);
+  auto buffer = device_->Allocate(1000);
+  ASSERT_TRUE(host.ok()) << host.status();
+  ASSERT_TRUE(buffer.ok()) << buffer.status();
+  std::memset((*host)->data(), 'y', 1000);
+  const auto stream = device_->MakeStream(StreamPlace::kDevice);
+  stream->Enqueue([&](Launcher& launcher) {
+    launcher.CopyToDevice((*buffer)->data(), (*host)->data(), 1000);
+    launcher.Fill((*buffer)->data(), 'x', 1);
+    launcher.CopyToHost((*host)->data(), (*buffer)->data(), 1000);
+    return absl::OkStatus();
+  });
+  ASSERT_TRUE(device_->Drain().ok());
+  EXPECT_EQ(std::string(reinterpret_cast<char*>((*host)->data()), 3), "xyy");
 }
 
-TEST(VirtualDeviceTest, TheSameSeedGivesTheSameRun) {
-  std::vector<std::string> runs;
-  for (const uint32_t seed : {5u, 5u, 6u}) {
-    VirtualDevice device(seed);
-    const auto first = device.MakeStream();
-    const auto second = device.MakeStream();
-    std::vector<int> log;
-    for (int i = 0; i < 50; ++i) {
-      first->Enqueue(Append(log, 1));
-      second->Enqueue(Append(log, 2));
-    }
-    ASSERT_TRUE(device.Drain().ok());
-    runs.emplace_back();
-    for (const int entry : log) {
-      runs.back() += std::to_string(entry);
-    }
+// A host stream and a device stream hand one another a buffer, back and forth.
+TEST_P(DeviceConformanceTest, StreamsOfBothPlacesSeeEachOthersResults) {
+  constexpr int64_t kBytes = 4 << 20;
+  constexpr int kRounds = 20;
+  auto buffer = device_->Allocate(kBytes);
+  auto source = device_->AllocateHost(kBytes);
+  auto target = device_->AllocateHost(kBytes);
+  ASSERT_TRUE(buffer.ok() && source.ok() && target.ok());
+  const auto copies = device_->MakeStream(StreamPlace::kDevice);
+  const auto host = device_->MakeStream(StreamPlace::kHost);
+  const auto copied = device_->MakeEvent();
+  const auto written = device_->MakeEvent();
+  int wrong_rounds = 0;
+  for (int round = 1; round <= kRounds; ++round) {
+    host->Wait(*copied, WaitReason::kNorm);
+    host->Enqueue([&, round](Launcher&) {
+      const auto* read = (*target)->data();
+      const auto last = static_cast<std::byte>(round - 1);
+      const bool right = std::all_of(read, read + kBytes, [&](std::byte b) { return b == last; });
+      wrong_rounds += round > 1 && !right ? 1 : 0;
+      std::memset((*source)->data(), round, kBytes);
+      return absl::OkStatus();
+    });
+    host->Record(*written);
+    copies->Wait(*written, WaitReason::kUnitUpdated);
+    copies->Enqueue([&](Launcher& launcher) {
+      launcher.CopyToDevice((*buffer)->data(), (*source)->data(), kBytes);
+      launcher.CopyToHost((*target)->data(), (*buffer)->data(), kBytes);
+      return absl::OkStatus();
+    });
+    copies->Record(*copied);
   }
-  EXPECT_EQ(runs[0], runs[1]);
-  EXPECT_NE(runs[0], runs[2]);
+  ASSERT_TRUE(device_->Await(*copied).ok());
+  EXPECT_EQ(wrong_rounds, 0);
+  EXPECT_EQ((*target)->data()[kBytes - 1], static_cast<std::byte>(kRounds));
+  const StreamFigures figures = host->Figures();
+  EXPECT_EQ(Sum(figures), figures.wall);
+  EXPECT_EQ(figures.operation_count, kRounds);
+  EXPECT_GT(figures.wait(WaitReason::kNorm), absl::ZeroDuration());
+  EXPECT_GT(copies->Figures().wait(WaitReason::kUnitUpdated), absl::ZeroDuration());
 }
 
-}  // namespace
 }  // namespace megatrain
