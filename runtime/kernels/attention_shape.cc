@@ -52,14 +52,16 @@ int64_t CudnnWorkspaceBytes(const AttentionShape& shape) {
   return sums + (row_scores > kMostScores / longest ? kMostScores : row_scores * longest);
 }
 
+int64_t KeyGradientBytes(const AttentionShape& shape) {
+  return RoundUp(shape.max_tokens * shape.KeyWidth() * SizeBytes(shape.dtype), kSectionAlignment);
+}
+
 int64_t AttentionScratchBytes(const AttentionShape& shape) {
-  const int64_t rows_dot = RoundUp(shape.max_tokens * shape.heads * 4, kSectionAlignment);
+  const int64_t row_dots = RoundUp(shape.max_tokens * shape.heads * 4, kSectionAlignment);
   if (!CudnnServes(shape)) {
-    return rows_dot;
+    return row_dots;
   }
-  const int64_t key_gradients =
-      2 * RoundUp(shape.max_tokens * shape.KeyWidth() * SizeBytes(shape.dtype), kSectionAlignment);
-  return std::max(rows_dot, key_gradients + CudnnWorkspaceBytes(shape));
+  return std::max(row_dots, 2 * KeyGradientBytes(shape) + CudnnWorkspaceBytes(shape));
 }
 
 int AttentionTileRows(const AttentionShape& shape) { return shape.head_dim <= 128 ? 64 : 32; }

@@ -38,6 +38,9 @@ int64_t AttentionScratchBytes(const AttentionShape& shape);
 // The part of it that cuDNN may use in one call. A plan that needs more is not used.
 int64_t CudnnWorkspaceBytes(const AttentionShape& shape);
 
+// The two parts beside it: dense gradients of the keys and of the values.
+int64_t KeyGradientBytes(const AttentionShape& shape);
+
 // True where cuDNN serves the shape: else it is ExactAttention's.
 bool CudnnServes(const AttentionShape& shape);
 

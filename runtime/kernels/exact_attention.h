@@ -9,7 +9,7 @@
 
 #include "absl/status/status.h"
 #include "runtime/kernels/attention_shape.h"
-#include "runtime/kernels/packed_attention.h"
+#include "runtime/kernels/packed_attention_interface.h"
 
 namespace megatrain {
 

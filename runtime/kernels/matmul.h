@@ -8,20 +8,13 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "runtime/kernels/matmul_call.h"
 #include "runtime/kernels/matmul_scratch.h"
 #include "runtime/model/layer_template.h"
 
 struct CUstream_st;  // cudaStream_t is a pointer to it
 
 namespace megatrain {
-
-// A row-major matrix in device memory. `data` is 16-byte aligned.
-struct MatrixView {
-  void* data;
-  int64_t rows;
-  int64_t cols;
-  int64_t stride;  // elements from one row to the next, >= cols
-};
 
 // Where a product runs, and the memory it may use: kMatmulScratchBytes, 256-byte aligned, left
 // alone by others until the product is done.
@@ -44,12 +37,7 @@ class MatrixMultiplier {
   MatrixMultiplier(const MatrixMultiplier&) = delete;
   MatrixMultiplier& operator=(const MatrixMultiplier&) = delete;
 
-  // What is added to y before it is rounded, at most one of the two, and what y is made of.
-  struct ForwardOptions {
-    const void* bias = nullptr;          // [out] in `dtype`
-    const MatrixView* addend = nullptr;  // [t, out] in `dtype`; may be y itself
-    bool float_output = false;           // y is fp32 whatever `dtype`; no bias, no addend
-  };
+  using ForwardOptions = MatmulForwardOptions;
 
   // y[t, out] = x[t, in] W[out, in]^T, plus what the options add.
   absl::Status Forward(const MatrixView& x, const MatrixView& weight, const MatrixView& y,

@@ -1,0 +1,72 @@
+#include "runtime/kernels/matmul.h"
+
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "runtime/base/mutex.h"
+#include "runtime/base/status_macros.h"
+#include "runtime/kernels/matmul_plan.h"
+
+namespace megatrain {
+
+class MatrixMultiplier::State {
+ public:
+  explicit State(cublasLtHandle_t handle) : handle_(handle) {}
+  ~State() { cublasLtDestroy(handle_); }
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+
+  absl::Status Run(const MatmulCall& call, const MatmulContext& context) {
+    MT_ASSIGN_OR_RETURN(const MatmulPlan plan, PlanOf(call.problem));
+    return RunMatmul(handle_, plan, call.operands, context.scratch, context.stream);
+  }
+
+ private:
+  absl::StatusOr<MatmulPlan> PlanOf(const MatmulProblem& problem) {
+    MutexLock lock(&mutex_);
+    if (const auto known = plans_.find(problem); known != plans_.end()) {
+      return known->second;
+    }
+    MT_ASSIGN_OR_RETURN(const std::vector<MatmulPlan> found, FindMatmulPlans(handle_, problem, 1));
+    plans_.emplace(problem, found.front());
+    return found.front();
+  }
+
+  const cublasLtHandle_t handle_;
+  Mutex mutex_;
+  std::map<MatmulProblem, MatmulPlan> plans_ ABSL_GUARDED_BY(mutex_);
+};
+
+absl::StatusOr<std::unique_ptr<MatrixMultiplier>> MatrixMultiplier::Create() {
+  cublasLtHandle_t handle = nullptr;
+  MT_RETURN_IF_ERROR(CublasStatus(cublasLtCreate(&handle), "cublasLtCreate"));
+  return std::unique_ptr<MatrixMultiplier>(new MatrixMultiplier(std::make_unique<State>(handle)));
+}
+
+MatrixMultiplier::MatrixMultiplier(std::unique_ptr<State> state) : state_(std::move(state)) {}
+MatrixMultiplier::~MatrixMultiplier() = default;
+
+absl::Status MatrixMultiplier::Forward(const MatrixView& x, const MatrixView& weight,
+                                       const MatrixView& y, const ForwardOptions& options,
+                                       ComputeDtype dtype, const MatmulContext& context) {
+  MT_ASSIGN_OR_RETURN(const MatmulCall call, ForwardCall(x, weight, y, options, dtype));
+  return state_->Run(call, context);
+}
+
+absl::Status MatrixMultiplier::BackwardInput(const MatrixView& dy, const MatrixView& weight,
+                                             const MatrixView& dx, bool accumulate,
+                                             ComputeDtype dtype, const MatmulContext& context) {
+  MT_ASSIGN_OR_RETURN(const MatmulCall call, BackwardInputCall(dy, weight, dx, accumulate, dtype));
+  return state_->Run(call, context);
+}
+
+absl::Status MatrixMultiplier::BackwardWeight(const MatrixView& dy, const MatrixView& x,
+                                              float* weight_gradient, bool accumulate,
+                                              ComputeDtype dtype, const MatmulContext& context) {
+  MT_ASSIGN_OR_RETURN(const MatmulCall call,
+                      BackwardWeightCall(dy, x, weight_gradient, accumulate, dtype));
+  return state_->Run(call, context);
+}
+
+}  // namespace megatrain
