@@ -1,8 +1,7 @@
 #include "runtime/optimizer/adamw.h"
 
-#include <cmath>
-
 #include "runtime/base/check.h"
+#include "runtime/optimizer/adamw_step.h"
 
 // Compiles this file once more for every instruction set; the best one is chosen at run time.
 #undef HWY_TARGET_INCLUDE
@@ -10,38 +9,6 @@
 #include "hwy/foreach_target.h"
 // After foreach_target.h, by highway's rule.
 #include "hwy/highway.h"
-
-// What does not depend on the instruction set, seen once.
-#ifndef RUNTIME_OPTIMIZER_ADAMW_COEFFICIENTS_
-#define RUNTIME_OPTIMIZER_ADAMW_COEFFICIENTS_
-namespace megatrain {
-
-// AdamWStep in the form in which the loop uses it.
-struct AdamWCoefficients {
-  explicit AdamWCoefficients(const AdamWStep& step)
-      : gradient_scale(static_cast<float>(step.gradient_scale)),
-        decay(static_cast<float>(1.0 - step.learning_rate * step.weight_decay)),
-        moment1_weight(static_cast<float>(1.0 - step.beta1)),
-        beta2(static_cast<float>(step.beta2)),
-        moment2_weight(static_cast<float>(1.0 - step.beta2)),
-        correction2(static_cast<float>(
-            std::sqrt(1.0 - std::pow(step.beta2, static_cast<double>(step.step))))),
-        epsilon(static_cast<float>(step.epsilon)),
-        negative_step_size(static_cast<float>(
-            -step.learning_rate / (1.0 - std::pow(step.beta1, static_cast<double>(step.step))))) {}
-
-  float gradient_scale;
-  float decay;
-  float moment1_weight;
-  float beta2;
-  float moment2_weight;
-  float correction2;
-  float epsilon;
-  float negative_step_size;
-};
-
-}  // namespace megatrain
-#endif  // RUNTIME_OPTIMIZER_ADAMW_COEFFICIENTS_
 
 HWY_BEFORE_NAMESPACE();
 namespace megatrain {

@@ -3,18 +3,9 @@
 
 #include <cstdint>
 
-namespace megatrain {
+#include "runtime/optimizer/adamw_step.h"
 
-// What one optimizer step does to every element. Betas in [0, 1), epsilon > 0.
-struct AdamWStep {
-  double learning_rate = 1e-5;
-  double beta1 = 0.9;
-  double beta2 = 0.95;
-  double epsilon = 1e-8;
-  double weight_decay = 0.0;
-  int64_t step = 1;             // how many updates the moments will have seen after this one
-  double gradient_scale = 1.0;  // multiplies the gradient first: the clip coefficient
-};
+namespace megatrain {
 
 // `count` consecutive elements in host memory, of any alignment. The five arrays do not overlap.
 struct AdamWSpan {
