@@ -173,7 +173,7 @@ inline void ExpectNear(const std::vector<float>& actual, const std::vector<doubl
 
 // Half a unit in the last place of `dtype`, and a little for the fp32 arithmetic before it.
 inline double RelativeTolerance(ComputeDtype dtype) {
-  return dtype == ComputeDtype::kFloat32 ? 5e-6 : 0.00390625 * 0.5 * 1.01 + 5e-6;
+  return dtype == ComputeDtype::kFloat32 ? 5e-6 : 0.00390625 * 1.01 + 5e-6;
 }
 
 inline const char* DtypeName(ComputeDtype dtype) {

@@ -1,0 +1,186 @@
+#include <cooperative_groups.h>
+
+#include <cfloat>
+#include <climits>
+#include <cmath>
+
+#include "runtime/kernels/block_reduce.cuh"
+#include "runtime/kernels/cross_entropy.h"
+#include "runtime/kernels/cuda_status.h"
+#include "runtime/kernels/numbers.cuh"
+
+namespace megatrain {
+namespace {
+
+// A cluster of blocks takes one row, so that its logits fit into registers between the sum and the
+// gradient: the first 163,840 of them are read once, the rest twice.
+constexpr int kClusterBlocks = 8;
+constexpr int kThreads = 512;
+constexpr int kHeldLogits = 40;  // a thread's
+
+// Of a set of logits: the largest, and the sum of exp(logit - max).
+struct MaxSum {
+  float max = -FLT_MAX;  // finite, so that no difference of two such is NaN
+  float sum = 0;
+};
+
+// With the arguments exchanged, the same bits.
+__device__ MaxSum Combine(MaxSum a, MaxSum b) {
+  const bool a_larger = a.max >= b.max;
+  const float larger = a_larger ? a.max : b.max;
+  const float smaller = a_larger ? b.max : a.max;
+  const float rest = (a_larger ? b.sum : a.sum) * __expf(smaller - larger);
+  return {larger, (a_larger ? a.sum : b.sum) + rest};
+}
+
+// fmaxf passes over a NaN; the exponential of one is NaN, and so is the sum then.
+template <int N, int kCount>
+__device__ MaxSum MaxSumOf(const Pack<float, N> (&packs)[kCount]) {
+  MaxSum result;
+#pragma unroll
+  for (int i = 0; i < kCount * N; ++i) {
+    result.max = fmaxf(result.max, packs[i / N].values[i % N]);
+  }
+#pragma unroll
+  for (int i = 0; i < kCount * N; ++i) {
+    result.sum += __expf(packs[i / N].values[i % N] - result.max);
+  }
+  return result;
+}
+
+// Of the blocks of this cluster, in their order; every thread of the cluster gets it. A block's
+// shared memory is read by the others until ClusterReduce's caller passes the cluster's barrier.
+__device__ MaxSum ClusterReduce(const MaxSum& own, MaxSum* block_result) {
+  const auto cluster = cooperative_groups::this_cluster();
+  if (threadIdx.x == 0) {
+    *block_result = own;
+  }
+  cluster.sync();
+  MaxSum total;
+  for (unsigned rank = 0; rank < cluster.num_blocks(); ++rank) {
+    total = Combine(total, *cluster.map_shared_rank(block_result, rank));
+  }
+  return total;
+}
+
+template <typename T, int N>
+__device__ void StoreGradient(T* gradient, const Pack<float, N>& logits, const MaxSum& total,
+                              float scale, int target) {
+  const float factor = scale / total.sum;
+  float result[N];
+#pragma unroll
+  for (int j = 0; j < N; ++j) {
+    const float probability = __expf(logits.values[j] - total.max) * factor;
+    result[j] = j == target ? probability - scale : probability;
+  }
+  StoreFloats(gradient, result);
+}
+
+// This thread's packs of the row: first, first + stride, ...; the leading ones stay in registers.
+template <typename T, int N>
+__global__ void __cluster_dims__(kClusterBlocks) __launch_bounds__(kThreads, 2)
+    CrossEntropyKernel(CrossEntropy arguments) {
+  constexpr int kHeldPacks = kHeldLogits / N;
+  constexpr int kStride = kClusterBlocks * kThreads;
+  __shared__ MaxSum warp_results[kMaxWarps];
+  __shared__ MaxSum block_result;
+  const auto cluster = cooperative_groups::this_cluster();
+  const int64_t row = blockIdx.x / kClusterBlocks;
+  const int first = cluster.block_rank() * kThreads + threadIdx.x;
+  const int pack_count = arguments.vocab / N;
+  const float* logits = arguments.logits + row * arguments.vocab;
+  const int target = arguments.targets[row];
+  const float target_logit = logits[target];
+
+  Pack<float, N> held[kHeldPacks];
+#pragma unroll
+  for (int i = 0; i < kHeldPacks; ++i) {
+    const int pack = first + i * kStride;
+    if (pack < pack_count) {
+      held[i] = LoadPack<N>(logits + pack * N);
+    } else {
+      for (float& logit : held[i].values) {
+        logit = -INFINITY;
+      }
+    }
+  }
+  MaxSum own = MaxSumOf(held);
+  for (int pack = first + kHeldPacks * kStride; pack < pack_count; pack += kStride) {
+    const Pack<float, N> single[1] = {LoadPack<N>(logits + pack * N)};
+    own = Combine(own, MaxSumOf(single));
+  }
+  own = BlockReduce(own, MaxSum{}, warp_results, Combine);
+  const MaxSum total = ClusterReduce(own, &block_result);
+  if (first == 0) {
+    arguments.losses[row] = total.max - target_logit + logf(total.sum);
+  }
+  if (arguments.gradient != nullptr) {
+    T* gradient = static_cast<T*>(arguments.gradient) + row * arguments.vocab;
+#pragma unroll
+    for (int i = 0; i < kHeldPacks; ++i) {
+      const int pack = first + i * kStride;
+      if (pack < pack_count) {
+        StoreGradient(gradient + pack * N, held[i], total, arguments.scale, target - pack * N);
+      }
+    }
+    for (int pack = first + kHeldPacks * kStride; pack < pack_count; pack += kStride) {
+      StoreGradient(gradient + pack * N, LoadPack<N>(logits + pack * N), total, arguments.scale,
+                    target - pack * N);
+    }
+  }
+  cluster.sync();
+}
+
+struct LossSum {
+  double sum = 0;
+  int64_t first_nonfinite = INT_MAX;
+};
+
+__device__ LossSum Add(const LossSum& a, const LossSum& b) {
+  return {a.sum + b.sum, min(a.first_nonfinite, b.first_nonfinite)};
+}
+
+constexpr int kSumThreads = 1024;
+
+__global__ void __launch_bounds__(kSumThreads)
+    SumLossesKernel(const float* losses, int64_t count, HeadResult* result) {
+  __shared__ LossSum warp_results[kMaxWarps];
+  LossSum own;
+#pragma unroll 4
+  for (int64_t i = threadIdx.x; i < count; i += kSumThreads) {
+    const float loss = losses[i];
+    own = Add(own, {loss, isfinite(loss) ? INT_MAX : i});
+  }
+  const LossSum total = BlockReduce(own, LossSum{}, warp_results, Add);
+  if (threadIdx.x == 0) {
+    result->loss_sum = total.sum;
+    result->first_nonfinite =
+        total.first_nonfinite == INT_MAX ? -1 : static_cast<int>(total.first_nonfinite);
+  }
+}
+
+}  // namespace
+
+absl::Status LaunchCrossEntropy(const CrossEntropy& arguments, cudaStream_t stream) {
+  if (arguments.rows == 0) {
+    return absl::OkStatus();
+  }
+  const auto launch = [&]<typename T, int N>(PackType<T, N>) {
+    CrossEntropyKernel<T, N><<<arguments.rows * kClusterBlocks, kThreads, 0, stream>>>(arguments);
+  };
+  const bool whole_packs = arguments.vocab % 4 == 0;
+  if (arguments.dtype == ComputeDtype::kFloat32) {
+    whole_packs ? launch(PackType<float, 4>{}) : launch(PackType<float, 1>{});
+  } else {
+    whole_packs ? launch(PackType<__nv_bfloat16, 4>{}) : launch(PackType<__nv_bfloat16, 1>{});
+  }
+  return CheckLaunch("CrossEntropy");
+}
+
+absl::Status LaunchSumLosses(const float* losses, int64_t count, HeadResult* result,
+                             cudaStream_t stream) {
+  SumLossesKernel<<<1, kSumThreads, 0, stream>>>(losses, count, result);
+  return CheckLaunch("SumLosses");
+}
+
+}  // namespace megatrain
