@@ -1,0 +1,209 @@
+#include "runtime/model/cuda_buffers.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runtime/model/direct_model.h"
+
+namespace megatrain {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int64_t kMiB = int64_t{1} << 20;
+constexpr KeepLevel kLevels[] = {KeepLevel::kNothing, KeepLevel::kAttention,
+                                 KeepLevel::kProjections, KeepLevel::kAll};
+
+ModelConfig SevenBillion() {
+  ModelConfig config = ToyConfig();
+  config.architecture = "Qwen2ForCausalLM";
+  config.model_type = "qwen2";
+  config.vocab_size = 152064;
+  config.hidden_size = 3584;
+  config.mlp_width = 18944;
+  config.head_count = 28;
+  config.kv_head_count = 4;
+  config.head_dim = 128;
+  config.qkv_bias = true;
+  config.tied = false;
+  return config;
+}
+
+CudaShape ShapeOf(const ModelConfig& config, ComputeDtype dtype, int64_t tokens) {
+  return MakeCudaShape(config, dtype, AttentionMode::kFast, tokens);
+}
+
+// Memory of one buffer.
+struct Piece {
+  const void* data;
+  int64_t size_bytes;
+};
+
+bool Overlap(const Piece& a, const Piece& b) {
+  const auto a_begin = reinterpret_cast<uintptr_t>(a.data);
+  const auto b_begin = reinterpret_cast<uintptr_t>(b.data);
+  return a_begin < b_begin + b.size_bytes && b_begin < a_begin + a.size_bytes;
+}
+
+void ExpectApart(const std::vector<Piece>& pieces) {
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(pieces[i].data) % 256, 0U) << i;
+    for (size_t j = 0; j < i; ++j) {
+      EXPECT_FALSE(Overlap(pieces[i], pieces[j])) << j << " and " << i;
+    }
+  }
+}
+
+bool Within(const Piece& piece, const Piece& memory) {
+  const auto begin = reinterpret_cast<uintptr_t>(memory.data);
+  const auto piece_begin = reinterpret_cast<uintptr_t>(piece.data);
+  return piece_begin >= begin && piece_begin + piece.size_bytes <= begin + memory.size_bytes;
+}
+
+class LayerBuffersTest : public ::testing::TestWithParam<ComputeDtype> {};
+
+TEST_P(LayerBuffersTest, WhatLivesTogetherLiesApartAndWithinItsMemory) {
+  const ModelConfig config = SevenBillion();
+  const int64_t tokens = 1031;
+  const CudaShape shape = ShapeOf(config, GetParam(), tokens);
+  const int64_t row = tokens * SizeBytes(GetParam());
+  // Addresses alone: nothing is read or written. Aligned as little as the contract allows.
+  void* const workspace = reinterpret_cast<void*>(uintptr_t{1} << 40 | 64);
+  void* const kept = reinterpret_cast<void*>(uintptr_t{1} << 44 | 192);
+  for (const KeepLevel level : kLevels) {
+    const LayerBuffers b = PlaceLayer(shape, tokens, {.level = level, .data = kept}, workspace);
+    const std::vector<Piece> both = {
+        {b.attention_out, row * 3584}, {b.log_sum_exp, tokens * 28 * 4}, {b.qkv, row * 4608},
+        {b.attention_rms, tokens * 4}, {b.middle, row * 3584},           {b.mlp_rms, tokens * 4},
+        {b.scratch, 64 * kMiB}};
+    std::vector<Piece> attention = both;
+    attention.insert(attention.end(), {{b.attention_normed, row * 3584},
+                                       {b.attention_normed_gradient, row * 3584},
+                                       {b.attention_out_gradient, row * 3584},
+                                       {b.qkv_gradient, row * 4608}});
+    std::vector<Piece> mlp = both;
+    mlp.insert(
+        mlp.end(),
+        {{b.gate_up, row * 2 * 18944}, {b.mlp_normed, row * 3584}, {b.activated, row * 18944}});
+    ExpectApart(attention);
+    ExpectApart(mlp);
+    const Piece own = {workspace, b.workspace_bytes};
+    const Piece keeps = {kept, b.kept_bytes};
+    for (const auto& pieces : {attention, mlp}) {
+      for (const Piece& piece : pieces) {
+        EXPECT_TRUE(Within(piece, own) || Within(piece, keeps));
+      }
+    }
+    EXPECT_EQ(Within({b.attention_out, 1}, keeps), level >= KeepLevel::kAttention);
+    EXPECT_EQ(Within({b.qkv, 1}, keeps), level >= KeepLevel::kProjections);
+    EXPECT_EQ(Within({b.gate_up, 1}, keeps), level >= KeepLevel::kAll);
+  }
+}
+
+// A hidden size above the MLP's: the normed gradient takes the activation's place all the same.
+TEST_P(LayerBuffersTest, ANarrowMlpLeavesRoomForTheNormedGradient) {
+  ModelConfig config = SevenBillion();
+  config.mlp_width = 512;
+  const CudaShape shape = ShapeOf(config, GetParam(), 64);
+  const LayerBuffers b = PlaceLayer(shape, 64, Kept(), nullptr);
+  const auto begin = reinterpret_cast<uintptr_t>(b.mlp_normed_gradient);
+  EXPECT_LE(begin + 64 * 3584 * SizeBytes(GetParam()), static_cast<uintptr_t>(b.workspace_bytes));
+  EXPECT_FALSE(Overlap({b.mlp_normed_gradient, 64 * 3584 * SizeBytes(GetParam())},
+                       {b.mlp_normed, 64 * 3584 * SizeBytes(GetParam())}));
+}
+
+TEST_P(LayerBuffersTest, HeadBuffersLieApart) {
+  const ModelConfig config = SevenBillion();
+  const int64_t rows = 5000;
+  const CudaShape shape = ShapeOf(config, GetParam(), rows);
+  void* const workspace = reinterpret_cast<void*>(uintptr_t{1} << 40 | 128);
+  const HeadBuffers b = PlaceHead(shape, rows, workspace);
+  EXPECT_EQ(b.chunk_rows, 2048);
+  const int64_t matrix = rows * 3584 * SizeBytes(GetParam());
+  std::vector<Piece> pieces = {
+      {b.rows, matrix},      {b.normed, matrix},   {b.normed_gradient, matrix},
+      {b.rms, rows * 4},     {b.losses, rows * 4}, {b.logits, b.chunk_rows * 152064 * 4},
+      {b.scratch, 64 * kMiB}};
+  if (GetParam() == ComputeDtype::kFloat32) {
+    EXPECT_EQ(b.logit_gradient, static_cast<void*>(b.logits));
+  } else {
+    pieces.push_back({b.logit_gradient, b.chunk_rows * 152064 * 2});
+  }
+  ExpectApart(pieces);
+  for (const Piece& piece : pieces) {
+    EXPECT_TRUE(Within(piece, {workspace, b.workspace_bytes}));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Dtypes, LayerBuffersTest,
+                         ::testing::Values(ComputeDtype::kFloat32, ComputeDtype::kBfloat16));
+
+TEST(CudaBuffers, TheWorkspaceHoldsEverySmallerCall) {
+  const CudaShape shape = ShapeOf(SevenBillion(), ComputeDtype::kBfloat16, 8192);
+  const int64_t enough = CudaWorkspaceBytes(shape, 8192);
+  for (const int64_t tokens : {1, 127, 1024, 8191, 8192}) {
+    for (const KeepLevel level : kLevels) {
+      EXPECT_LE(PlaceLayer(shape, tokens, {.level = level}, nullptr).workspace_bytes, enough);
+    }
+    EXPECT_LE(PlaceHead(shape, tokens, nullptr).workspace_bytes, enough);
+  }
+  EXPECT_LT(enough, 2300 * kMiB);  // the head's: 2 GB of logits, and rows
+}
+
+TEST(CudaBuffers, KeptBytesAreTheActivationsOfTheLevel) {
+  const CudaShape shape = ShapeOf(SevenBillion(), ComputeDtype::kBfloat16, 8192);
+  const auto bytes_a_token = [&](KeepLevel level) {
+    return static_cast<double>(CudaKeptBytes(shape, level, 8192)) / 8192;
+  };
+  EXPECT_EQ(CudaKeptBytes(shape, KeepLevel::kNothing, 8192), 0);
+  const double attention = 2 * 3584 + 4 * 28;
+  const double projections = attention + 2 * 4608 + 4;
+  const double all = projections + 2 * 3584 + 4 + 4 * 18944;
+  EXPECT_NEAR(bytes_a_token(KeepLevel::kAttention), attention, 1);
+  EXPECT_NEAR(bytes_a_token(KeepLevel::kProjections), projections, 1);
+  EXPECT_NEAR(bytes_a_token(KeepLevel::kAll), all, 1);
+}
+
+TEST(CudaBuffers, ChunksOfTheHeadStayBelowTwoGigabytes) {
+  for (const int64_t vocab : {97, 49152, 152064, 262144, 1 << 20}) {
+    const int64_t rows = HeadChunkRowsOnCuda(vocab);
+    EXPECT_LE(rows * vocab * 6, 2'000'000'000) << vocab;
+    EXPECT_EQ(rows % 128, 0) << vocab;
+    EXPECT_GE(rows, std::min<int64_t>(2048, 200'000'000 / vocab)) << vocab;
+  }
+}
+
+TEST(CheckCudaTrainable, NamesWhatItCannotDo) {
+  EXPECT_TRUE(CheckCudaTrainable(SevenBillion()).ok());
+  EXPECT_TRUE(CheckCudaTrainable(ToyConfig()).ok());
+  const auto message = [](const ModelConfig& config) {
+    const absl::Status status = CheckCudaTrainable(config);
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+    return std::string(status.message());
+  };
+  ModelConfig config = ToyConfig();
+  config.hidden_size = 20;
+  config.mlp_width = 81;
+  EXPECT_THAT(message(config), HasSubstr("hidden_size = 20 (no multiple of 8)"));
+  EXPECT_THAT(message(config), HasSubstr("intermediate_size = 81 (no multiple of 8)"));
+  config = ToyConfig();
+  config.qkv_bias = true;
+  EXPECT_THAT(message(config), HasSubstr("biases of q_proj = 48 (no multiple of 64)"));
+  config = ToyConfig();
+  config.head_dim = 264;
+  EXPECT_THAT(message(config), HasSubstr("head_dim = 264 (above 256)"));
+  config = ToyConfig();
+  config.hidden_size = 16392;
+  EXPECT_THAT(message(config), HasSubstr("hidden_size = 16392 (above 16384)"));
+  config = ToyConfig();
+  config.activation = "gelu";
+  EXPECT_THAT(message(config), HasSubstr("gelu"));
+}
+
+}  // namespace
+}  // namespace megatrain
