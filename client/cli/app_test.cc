@@ -81,7 +81,7 @@ class AppTest : public ::testing::Test {
   }
 
   // Runs a command line against the scripted server.
-  int Run(std::vector<std::string> arguments) {
+  int Run(const std::vector<std::string>& arguments) {
     out_.str("");
     err_.str("");
     if (server_started_) {

@@ -89,15 +89,15 @@ bool SetFromText(const std::string& text, Message& message, const FieldDescripto
 }  // namespace
 
 absl::StatusOr<int64_t> ParseSize(std::string_view text) {
-  static const auto* const kUnits = new std::map<std::string, double, std::less<>>{
+  static const auto* const units = new std::map<std::string, double, std::less<>>{
       {"", 1},     {"B", 1},    {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40},
       {"KB", 1e3}, {"kB", 1e3}, {"MB", 1e6},     {"GB", 1e9},     {"TB", 1e12}};
   const size_t number_end = std::min(text.find_first_not_of("0123456789."), text.size());
   const size_t unit_start = std::min(text.find_first_not_of(' ', number_end), text.size());
   double number = 0;
-  const auto unit = kUnits->find(text.substr(unit_start));
-  if (!absl::SimpleAtod(std::string(text.substr(0, number_end)), &number) ||
-      unit == kUnits->end() || number * unit->second >= 0x1p63) {
+  const auto unit = units->find(text.substr(unit_start));
+  if (!absl::SimpleAtod(std::string(text.substr(0, number_end)), &number) || unit == units->end() ||
+      number * unit->second >= 0x1p63) {
     return absl::InvalidArgumentError(
         absl::StrCat("\"", std::string(text), "\" is no size: write 64GiB, 1.5TB or bytes"));
   }

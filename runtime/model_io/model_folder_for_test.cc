@@ -1,12 +1,12 @@
 #include "runtime/model_io/model_folder_for_test.h"
 
-#include <cstdlib>
 #include <fstream>
 #include <memory>
 #include <random>
 #include <utility>
 
 #include "runtime/base/check.h"
+#include "runtime/base/environment_for_test.h"
 #include "runtime/base/posix_file_system.h"
 #include "runtime/config/model_config.h"
 #include "runtime/config/model_layout.h"
@@ -81,7 +81,7 @@ TestTensors RandomTensors(const nlohmann::json& config, TensorDtype dtype, int s
 std::string WriteModelFolder(const std::string& name, const nlohmann::json& config,
                              const TestTensors& tensors, int shard_count) {
   PosixFileSystem file_system;
-  const std::string folder = std::string(std::getenv("TEST_TMPDIR")) + "/" + name;
+  const std::string folder = EnvironmentForTest("TEST_TMPDIR") + "/" + name;
   MT_CHECK(file_system.RemoveTree(folder).ok());
   MT_CHECK(file_system.MakeFolders(folder).ok());
   WriteTextFile(folder + "/config.json", config.dump(2));

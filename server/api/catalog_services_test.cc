@@ -3,7 +3,6 @@
 #include <grpcpp/grpcpp.h>
 
 #include <chrono>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -18,6 +17,7 @@
 #include "megatrain/v1/upload_service.grpc.pb.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/crc32c.h"
+#include "runtime/base/environment_for_test.h"
 #include "runtime/base/posix_file_system.h"
 #include "runtime/model_io/model_folder_for_test.h"
 #include "server/api/dataset_service.h"
@@ -47,13 +47,13 @@ class CatalogServicesTest : public ::testing::Test {
  protected:
   void SetUp() override {
     const std::string name = ::testing::UnitTest::GetInstance()->current_test_info()->name();
-    folder_ = std::filesystem::canonical(std::getenv("TEST_TMPDIR")).string() + "/" + name;
+    folder_ = std::filesystem::canonical(::testing::TempDir()).string() + "/" + name;
     std::filesystem::create_directories(folder_ + "/allowed");
     database_ = *Database::Open(folder_ + "/db", {RequestLogMigration(), ResourceTableMigration()});
     uploads_ = *UploadStore::Open(*database_, disk_, clock_, {.folder = folder_ + "/uploads"});
     preparer_ = std::make_unique<DataPreparer>(
         clock_, DataPreparer::Options{.archive = "server/datasets/prepare/prepare.zip",
-                                      .python_path = std::getenv("MEGATRAIN_DEPS")});
+                                      .python_path = EnvironmentForTest("MEGATRAIN_DEPS")});
     datasets_ = *DatasetStore::Open({*database_, disk_, clock_, *uploads_, *preparer_},
                                     {.datasets_folder = folder_ + "/datasets",
                                      .prepared_folder = folder_ + "/prepared",

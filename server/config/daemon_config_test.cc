@@ -1,6 +1,5 @@
 #include "server/config/daemon_config.h"
 
-#include <cstdlib>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -22,7 +21,7 @@ absl::StatusOr<CommandLine> Parse(std::vector<const char*> arguments) {
 }
 
 std::string WriteFile(const std::string& text) {
-  const std::string path = std::string(std::getenv("TEST_TMPDIR")) + "/" +
+  const std::string path = ::testing::TempDir() + "/" +
                            ::testing::UnitTest::GetInstance()->current_test_info()->name() +
                            ".yaml";
   std::ofstream(path) << text;

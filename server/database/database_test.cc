@@ -26,7 +26,7 @@ const Migration kNotes{"notes", "CREATE TABLE notes (id INTEGER PRIMARY KEY, tex
 class DatabaseTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    folder_ = std::string(std::getenv("TEST_TMPDIR")) + "/" +
+    folder_ = ::testing::TempDir() + "/" +
               ::testing::UnitTest::GetInstance()->current_test_info()->name();
     std::filesystem::create_directories(folder_);
     path_ = folder_ + "/db.sqlite";

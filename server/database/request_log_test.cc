@@ -1,6 +1,5 @@
 #include "server/database/request_log.h"
 
-#include <cstdlib>
 #include <memory>
 #include <string>
 
@@ -16,7 +15,7 @@ class RequestLogTest : public ::testing::Test {
  protected:
   void SetUp() override {
     auto database =
-        Database::Open(std::string(std::getenv("TEST_TMPDIR")) + "/" +
+        Database::Open(::testing::TempDir() + "/" +
                            ::testing::UnitTest::GetInstance()->current_test_info()->name(),
                        {RequestLogMigration()});
     ASSERT_TRUE(database.ok()) << database.status();

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <csignal>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -17,6 +16,7 @@
 #include "gtest/gtest.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/crc32c.h"
+#include "runtime/base/environment_for_test.h"
 #include "runtime/base/faulty_file_system.h"
 #include "runtime/base/posix_file_system.h"
 #include "server/database/request_log.h"
@@ -59,7 +59,7 @@ class Service {
   explicit Service(const std::string& folder, int64_t file_limit_bytes = 1 << 30,
                    absl::Duration time_limit = absl::Hours(1))
       : preparer(clock, {.archive = "server/datasets/prepare/prepare.zip",
-                         .python_path = std::getenv("MEGATRAIN_DEPS"),
+                         .python_path = EnvironmentForTest("MEGATRAIN_DEPS"),
                          .file_limit_bytes = file_limit_bytes,
                          .time_limit = time_limit}) {
     auto opened = Database::Open(folder + "/db", {RequestLogMigration(), ResourceTableMigration()});
@@ -119,7 +119,7 @@ class Service {
 class DatasetStoreTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    folder_ = std::string(std::getenv("TEST_TMPDIR")) + "/" +
+    folder_ = ::testing::TempDir() + "/" +
               ::testing::UnitTest::GetInstance()->current_test_info()->name();
     std::filesystem::create_directories(folder_ + "/model");
     WriteText(folder_ + "/model/tokenizer.json", kTokenizer);

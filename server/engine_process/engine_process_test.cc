@@ -3,7 +3,6 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <string>
@@ -26,7 +25,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 TEST(ChildProcessTest, SaysHowItEnded) {
-  const std::string log = std::string(std::getenv("TEST_TMPDIR")) + "/child.log";
+  const std::string log = ::testing::TempDir() + "/child.log";
   auto exits = ChildProcess::Spawn({"/bin/sh", {"-c", "echo hello; exit 3"}, log});
   ASSERT_TRUE(exits.ok()) << exits.status();
   EXPECT_EQ(InWords((*exits)->Wait()), "ended with exit code 3");

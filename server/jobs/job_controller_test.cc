@@ -1,6 +1,5 @@
 #include "server/jobs/job_controller.h"
 
-#include <cstdlib>
 #include <memory>
 #include <string>
 #include <vector>
@@ -92,7 +91,7 @@ class JobControllerTest : public ::testing::Test {
   MemoryJobStore store_;
   ScriptedDisk disk_;
   PosixFileSystem files_;
-  JobLog log_{files_, std::string(std::getenv("TEST_TMPDIR")) + "/" +
+  JobLog log_{files_, ::testing::TempDir() + "/" +
                           ::testing::UnitTest::GetInstance()->current_test_info()->name()};
   RecordingObserver observer_;
   std::unique_ptr<ScriptedJobRunner> runner_;

@@ -1,6 +1,5 @@
 #include "server/jobs/job_log.h"
 
-#include <cstdlib>
 #include <fstream>
 #include <string>
 
@@ -15,8 +14,8 @@ namespace {
 class JobLogTest : public ::testing::Test {
  protected:
   PosixFileSystem files_;
-  const std::string folder_ = std::string(std::getenv("TEST_TMPDIR")) + "/" +
-                              ::testing::UnitTest::GetInstance()->current_test_info()->name();
+  const std::string folder_ =
+      ::testing::TempDir() + "/" + ::testing::UnitTest::GetInstance()->current_test_info()->name();
   JobLog log_{files_, folder_};
 };
 

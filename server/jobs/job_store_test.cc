@@ -2,7 +2,6 @@
 
 #include "server/jobs/job_store.h"
 
-#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <string>
@@ -52,7 +51,7 @@ class JobStoreTest : public ::testing::TestWithParam<Kind> {
     for (char& c : test) {
       c = c == '/' ? '-' : c;
     }
-    path_ = std::string(std::getenv("TEST_TMPDIR")) + "/" + test;
+    path_ = ::testing::TempDir() + "/" + test;
     opened_ = GetParam().open(path_, clock_);
   }
 
@@ -213,7 +212,7 @@ INSTANTIATE_TEST_SUITE_P(Stores, JobStoreTest,
                          [](const auto& info) { return info.param.name; });
 
 TEST(SqliteJobStoreTest, EverythingIsThereAfterAReopen) {
-  const std::string path = std::string(std::getenv("TEST_TMPDIR")) + "/reopen";
+  const std::string path = ::testing::TempDir() + "/reopen";
   VirtualClock clock;
   v1::Job job;
   job.set_name("jobs/a");

@@ -173,7 +173,7 @@ TEST_F(MetricsTest, PromtoolFindsNothingWrong) {
     GTEST_SKIP() << "promtool is not installed (Debian: prometheus)";
   }
   metrics_.OnStep(RunningJob(), v1::StepRecord());
-  const std::string path = absl::StrCat(std::getenv("TEST_TMPDIR"), "/metrics.txt");
+  const std::string path = absl::StrCat(::testing::TempDir(), "/metrics.txt");
   std::ofstream(path) << Text();
   EXPECT_EQ(std::system(absl::StrCat("/usr/bin/promtool check metrics < ", path).c_str()), 0);
 }

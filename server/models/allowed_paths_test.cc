@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include <cstdlib>
 #include <filesystem>
 
 #include "gmock/gmock.h"
@@ -14,7 +13,7 @@ namespace {
 
 TEST(AllowedPathsTest, TakesOnlyWhatLiesBelowAfterLinksAreFollowed) {
   const std::string folder =
-      std::filesystem::canonical(std::getenv("TEST_TMPDIR")).string() + "/allowed_paths";
+      std::filesystem::canonical(::testing::TempDir()).string() + "/allowed_paths";
   std::filesystem::create_directories(folder + "/allowed/model");
   std::filesystem::create_directories(folder + "/allowed-not");
   std::filesystem::create_symlink(folder + "/allowed-not", folder + "/allowed/out");

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <csignal>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -74,7 +73,7 @@ class ModelStoreTest : public ::testing::Test {
  protected:
   void SetUp() override {
     const std::string name = ::testing::UnitTest::GetInstance()->current_test_info()->name();
-    folder_ = std::filesystem::canonical(std::getenv("TEST_TMPDIR")).string() + "/" + name;
+    folder_ = std::filesystem::canonical(::testing::TempDir()).string() + "/" + name;
     std::filesystem::create_directories(folder_ + "/allowed");
     model_ = MakeModel("model");
   }

@@ -66,7 +66,7 @@ class Service {
 class UploadStoreTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    folder_ = std::string(std::getenv("TEST_TMPDIR")) + "/" +
+    folder_ = ::testing::TempDir() + "/" +
               ::testing::UnitTest::GetInstance()->current_test_info()->name();
     std::filesystem::create_directories(folder_);
   }
