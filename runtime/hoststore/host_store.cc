@@ -3,13 +3,14 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <cerrno>
-#include <cstring>
+#include <algorithm>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/base/check.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/hoststore/populate_pages.h"
 
 namespace megatrain {
 namespace {
@@ -27,30 +28,66 @@ int64_t RoundUpToPage(int64_t bytes) {
   return (bytes + page_bytes - 1) / page_bytes * page_bytes;
 }
 
-}  // namespace
-
-HostStore::HostStore(const ModelLayout& layout, Options options)
-    : options_(options), access_counts_(layout.units.size(), 0) {
-  for (const UnitLayout& unit : layout.units) {
-    element_counts_.push_back(unit.element_count);
+// For each unit the one whose memory it shows.
+std::vector<int> ShownUnits(const ModelLayout& layout, int fold_layers) {
+  std::vector<int> shown;
+  std::vector<int> layers;  // the units of those that have memory
+  int layer_count = 0;
+  for (int unit = 0; unit < static_cast<int>(layout.units.size()); ++unit) {
+    shown.push_back(unit);
+    if (fold_layers == 0 || layout.units[unit].kind != UnitKind::kDecoderLayer) {
+      continue;
+    }
+    if (layer_count < fold_layers) {
+      layers.push_back(unit);
+    }
+    shown.back() = layers[layer_count++ % fold_layers];
   }
-  for (int plane = 0; plane < kPlaneCount; ++plane) {
-    Arena& arena = arenas_[plane];
-    arena.element_bytes = ElementBytes(plane, options);
-    for (int64_t count : element_counts_) {
-      arena.unit_offsets.push_back(arena.size_bytes);
-      arena.size_bytes += RoundUpToPage(count * arena.element_bytes);
+  return shown;
+}
+
+std::vector<PageArena::Part> Parts(const ModelLayout& layout, int plane,
+                                   const HostStore::Options& options) {
+  const std::vector<int> shown = ShownUnits(layout, options.fold_layers);
+  std::vector<PageArena::Part> parts;
+  for (size_t unit = 0; unit < layout.units.size(); ++unit) {
+    const int64_t bytes = layout.units[unit].element_count * ElementBytes(plane, options);
+    parts.push_back({.size_bytes = RoundUpToPage(bytes), .shows = shown[unit]});
+  }
+  return parts;
+}
+
+absl::Status CheckFolding(const ModelLayout& layout, int fold_layers) {
+  const std::vector<int> shown = ShownUnits(layout, fold_layers);
+  for (size_t unit = 0; unit < layout.units.size(); ++unit) {
+    if (layout.units[unit].element_count != layout.units[shown[unit]].element_count) {
+      return absl::InvalidArgumentError(absl::StrCat("a folded host store: unit ", unit,
+                                                     " differs in size from unit ", shown[unit],
+                                                     ", whose memory it is to show"));
     }
   }
+  return absl::OkStatus();
 }
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<HostStore>> HostStore::Create(const ModelLayout& layout,
                                                              Options options) {
   MT_CHECK(options.gradient_bytes == 2 || options.gradient_bytes == 4);
+  MT_CHECK(options.fold_layers >= 0);
   MT_CHECK(!layout.units.empty());
-  auto store = std::unique_ptr<HostStore>(new HostStore(layout, options));
+  MT_RETURN_IF_ERROR(CheckFolding(layout, options.fold_layers));
+  const int protection = options.protect_idle_units ? PROT_NONE : PROT_READ | PROT_WRITE;
+  auto store =
+      std::unique_ptr<HostStore>(new HostStore(static_cast<int>(layout.units.size()), options));
   for (int plane = 0; plane < kPlaneCount; ++plane) {
-    MT_RETURN_IF_ERROR(store->Map(static_cast<Plane>(plane)));
+    auto arena = PageArena::Map(Parts(layout, plane, options), protection);
+    if (!arena.ok()) {
+      return absl::Status(arena.status().code(),
+                          absl::StrCat("host memory for the plane ", kPlaneNames[plane], ": ",
+                                       std::string(arena.status().message())));
+    }
+    store->arenas_[plane] = *std::move(arena);
   }
   return store;
 }
@@ -59,43 +96,77 @@ std::vector<std::pair<std::string, int64_t>> HostStore::Bytes(const ModelLayout&
                                                               Options options) {
   std::vector<std::pair<std::string, int64_t>> bytes;
   for (int plane = 0; plane < kPlaneCount; ++plane) {
+    const std::vector<PageArena::Part> parts = Parts(layout, plane, options);
     int64_t total = 0;
-    for (const UnitLayout& unit : layout.units) {
-      total += RoundUpToPage(unit.element_count * ElementBytes(plane, options));
+    for (size_t unit = 0; unit < parts.size(); ++unit) {
+      total += parts[unit].shows == static_cast<int>(unit) ? parts[unit].size_bytes : 0;
     }
     bytes.emplace_back(kPlaneNames[plane], total);
   }
   return bytes;
 }
 
-absl::Status HostStore::Map(Plane plane) {
-  Arena& arena = arenas_[plane];
-  const int protection = options_.protect_idle_units ? PROT_NONE : PROT_READ | PROT_WRITE;
-  void* data = mmap(nullptr, arena.size_bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (data == MAP_FAILED) {
-    return absl::ResourceExhaustedError(absl::StrCat("host memory: no room for the plane ",
-                                                     kPlaneNames[plane], " of ", arena.size_bytes,
-                                                     " bytes: ", std::strerror(errno)));
-  }
-  arena.data = static_cast<char*>(data);
-  // Huge pages are a matter of speed: a kernel without them refuses, and nothing is lost.
-  madvise(data, arena.size_bytes, MADV_HUGEPAGE);
-  MT_CHECK(madvise(data, arena.size_bytes, MADV_DONTFORK) == 0);
-  MT_CHECK(madvise(data, arena.size_bytes, MADV_DONTDUMP) == 0);
-  return absl::OkStatus();
-}
-
 HostStore::~HostStore() {
-  for (const Arena& arena : arenas_) {
-    if (arena.data != nullptr) {
-      munmap(arena.data, arena.size_bytes);
-    }
+  for (const Pinned& pinned : pinned_) {
+    pinned.pinner->Unpin(pinned.data);
   }
 }
 
 void* HostStore::At(Plane plane, int unit) {
   MT_CHECK(unit >= 0 && unit < unit_count());
-  return arenas_[plane].data + arenas_[plane].unit_offsets[unit];
+  return arena(plane).data(unit);
+}
+
+absl::StatusOr<HostStore::PopulateReport> HostStore::Populate(int threads,
+                                                              const Progress& progress) {
+  std::vector<PageArena*> arenas;
+  std::vector<Access> accesses;
+  for (const auto& arena : arenas_) {
+    arenas.push_back(arena.get());
+  }
+  for (int unit = 0; unit < unit_count(); ++unit) {
+    accesses.push_back(BeginAccess(unit));
+  }
+  PopulateReport report = {};
+  MT_ASSIGN_OR_RETURN(report.size_bytes, PopulatePages(arenas, threads, progress));
+  for (const PageArena* arena : arenas) {
+    report.huge_page_bytes += arena->HugePageBytes();
+  }
+  return report;
+}
+
+HostStore::PinReport HostStore::Pin(PagePinner& pinner, std::span<const Plane> planes,
+                                    int64_t chunk_bytes) {
+  MT_CHECK(!options_.protect_idle_units);
+  PinReport report;
+  for (const Plane plane : planes) {
+    for (int unit = 0; unit < unit_count(); ++unit) {
+      report.requested_bytes += arena(plane).size_bytes(unit);
+    }
+  }
+  for (const Plane plane : planes) {
+    report.refusal.Update(PinPlane(pinner, arena(plane), chunk_bytes, report));
+  }
+  return report;
+}
+
+// A chunk holds no more than chunk_bytes, and only parts whose memory is one piece: not each
+// system can pin a range that consists of several mappings.
+absl::Status HostStore::PinPlane(PagePinner& pinner, const PageArena& arena, int64_t chunk_bytes,
+                                 PinReport& report) {
+  for (int first = 0; first < unit_count() && report.refusal.ok();) {
+    int64_t bytes = arena.size_bytes(first);
+    int next = first + 1;
+    while (next < unit_count() && arena.continues(next) &&
+           bytes + arena.size_bytes(next) <= chunk_bytes) {
+      bytes += arena.size_bytes(next++);
+    }
+    MT_RETURN_IF_ERROR(pinner.Pin(arena.data(first), bytes));
+    pinned_.push_back({&pinner, arena.data(first)});
+    report.pinned_bytes += bytes;
+    first = next;
+  }
+  return absl::OkStatus();
 }
 
 HostStore::Access HostStore::BeginAccess(int unit) {
@@ -116,9 +187,8 @@ void HostStore::EndAccess(int unit) {
 }
 
 void HostStore::SetProtection(int unit, int protection) {
-  for (int plane = 0; plane < kPlaneCount; ++plane) {
-    const int64_t bytes = RoundUpToPage(element_counts_[unit] * arenas_[plane].element_bytes);
-    MT_CHECK(mprotect(At(static_cast<Plane>(plane), unit), bytes, protection) == 0);
+  for (const auto& arena : arenas_) {
+    arena->Protect(unit, protection);
   }
 }
 

@@ -3,14 +3,19 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "runtime/base/mutex.h"
 #include "runtime/config/model_layout.h"
+#include "runtime/hoststore/page_arena.h"
+#include "runtime/hoststore/page_pinner.h"
 
 namespace megatrain {
 
@@ -24,9 +29,16 @@ class HostStore {
   struct Options {
     int gradient_bytes = 4;           // of an element: 4 is fp32, 2 is bf16
     bool protect_idle_units = false;  // no page can be read or written outside an Access
+
+    // Above 0: only the first so many decoder layers have memory, and later ones show theirs in
+    // turn. For measuring the speed of a model larger than memory; nothing can be learnt so.
+    int fold_layers = 0;
   };
 
-  // RESOURCE_EXHAUSTED when the system has no room for an arena.
+  enum class Plane { kHi, kLo, kMoment1, kMoment2, kGradient };
+
+  // RESOURCE_EXHAUSTED when the system has no room for an arena, INVALID_ARGUMENT when layers that
+  // are to share memory differ in size.
   static absl::StatusOr<std::unique_ptr<HostStore>> Create(const ModelLayout& layout,
                                                            Options options);
 
@@ -38,15 +50,38 @@ class HostStore {
   HostStore(const HostStore&) = delete;
   HostStore& operator=(const HostStore&) = delete;
 
+  // Gives all pages their memory now, with that many threads, instead of at first touch: much the
+  // faster, and what does not fit shows here. `progress` is called with the bytes done so far and
+  // all, by one thread at a time. Before anybody uses the store. RESOURCE_EXHAUSTED when memory
+  // ends.
+  struct PopulateReport {
+    int64_t size_bytes;
+    int64_t huge_page_bytes;  // of these, in huge pages
+  };
+  using Progress = std::function<void(int64_t done_bytes, int64_t all_bytes)>;
+  absl::StatusOr<PopulateReport> Populate(int threads, const Progress& progress);
+
+  // Pins whole planes, in that order, until one call is refused; what was pinned until then stays
+  // so. In calls of at most `chunk_bytes`, or one unit, because drivers fail at 512 GiB; no unit is
+  // divided. `pinner` outlives the store. Not with protect_idle_units.
+  struct PinReport {
+    int64_t requested_bytes = 0;
+    int64_t pinned_bytes = 0;
+    absl::Status refusal;
+  };
+  static constexpr int64_t kPinChunkBytes = int64_t{64} << 30;
+  PinReport Pin(PagePinner& pinner, std::span<const Plane> planes,
+                int64_t chunk_bytes = kPinChunkBytes);
+
   // The first element of the unit in each plane, page-aligned.
-  uint16_t* hi(int unit) { return static_cast<uint16_t*>(At(kHi, unit)); }
-  int16_t* lo(int unit) { return static_cast<int16_t*>(At(kLo, unit)); }
-  float* moment1(int unit) { return static_cast<float*>(At(kMoment1, unit)); }
-  float* moment2(int unit) { return static_cast<float*>(At(kMoment2, unit)); }
-  void* gradient(int unit) { return At(kGradient, unit); }  // float or bf16
+  uint16_t* hi(int unit) { return static_cast<uint16_t*>(At(Plane::kHi, unit)); }
+  int16_t* lo(int unit) { return static_cast<int16_t*>(At(Plane::kLo, unit)); }
+  float* moment1(int unit) { return static_cast<float*>(At(Plane::kMoment1, unit)); }
+  float* moment2(int unit) { return static_cast<float*>(At(Plane::kMoment2, unit)); }
+  void* gradient(int unit) { return At(Plane::kGradient, unit); }  // float or bf16
 
   int gradient_bytes() const { return options_.gradient_bytes; }
-  int unit_count() const { return static_cast<int>(element_counts_.size()); }
+  int unit_count() const { return unit_count_; }
 
   // While at least one Access of a unit lives, its pages are readable and writable. Without
   // protect_idle_units they always are, but callers hold one all the same. May outlive no store.
@@ -71,25 +106,27 @@ class HostStore {
   [[nodiscard]] Access BeginAccess(int unit) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
-  enum Plane { kHi, kLo, kMoment1, kMoment2, kGradient, kPlaneCount };
+  static constexpr int kPlaneCount = 5;
 
-  struct Arena {
-    char* data = nullptr;
-    int64_t size_bytes = 0;
-    int element_bytes = 0;
-    std::vector<int64_t> unit_offsets;  // in bytes
+  struct Pinned {
+    PagePinner* pinner;
+    void* data;
   };
 
-  HostStore(const ModelLayout& layout, Options options);
+  HostStore(int unit_count, Options options)
+      : options_(options), unit_count_(unit_count), access_counts_(unit_count, 0) {}
 
-  absl::Status Map(Plane plane);
+  PageArena& arena(Plane plane) { return *arenas_[static_cast<int>(plane)]; }
   void* At(Plane plane, int unit);
+  absl::Status PinPlane(PagePinner& pinner, const PageArena& arena, int64_t chunk_bytes,
+                        PinReport& report);
   void EndAccess(int unit) ABSL_LOCKS_EXCLUDED(mutex_);
   void SetProtection(int unit, int protection);
 
   const Options options_;
-  std::vector<int64_t> element_counts_;  // of each unit
-  std::array<Arena, kPlaneCount> arenas_;
+  const int unit_count_;
+  std::array<std::unique_ptr<PageArena>, kPlaneCount> arenas_;  // a part a unit
+  std::vector<Pinned> pinned_;
   Mutex mutex_;
   std::vector<int> access_counts_ ABSL_GUARDED_BY(mutex_);
 };

@@ -10,8 +10,10 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "runtime/hoststore/page_pinner.h"
 
 namespace megatrain {
 namespace {
@@ -151,6 +153,146 @@ TEST(HostStoreTest, IsNeitherForkedNorDumped) {
   }
   EXPECT_THAT(flags, HasSubstr(" dc "));
   EXPECT_THAT(flags, HasSubstr(" dd "));
+}
+
+// An embedding, that many layers and a head.
+ModelLayout LayersOf(int layer_count, int64_t element_count) {
+  ModelLayout layout = LayoutOf(std::vector<int64_t>(layer_count + 2, element_count));
+  layout.units.front().kind = UnitKind::kEmbedding;
+  layout.units.back().kind = UnitKind::kHead;
+  return layout;
+}
+
+TEST(HostStoreTest, FoldedLayersShowTheFirstOnesInTurn) {
+  const ModelLayout layout = LayersOf(5, 5000);
+  for (const bool protects : {false, true}) {
+    auto store = Make(layout, {.protect_idle_units = protects, .fold_layers = 2});
+    for (int unit = 0; unit < 7; ++unit) {
+      const auto access = store->BeginAccess(unit);
+      store->hi(unit)[4999] = static_cast<uint16_t>(unit);
+      store->moment2(unit)[4999] = static_cast<float>(unit);
+    }
+    const int last_writer[] = {0, 5, 4, 5, 4, 5, 6};
+    for (int unit = 0; unit < 7; ++unit) {
+      const auto access = store->BeginAccess(unit);
+      EXPECT_EQ(store->hi(unit)[4999], last_writer[unit]) << unit;
+      EXPECT_EQ(store->moment2(unit)[4999], static_cast<float>(last_writer[unit]));
+      EXPECT_EQ(store->hi(unit)[0], 0);
+    }
+  }
+}
+
+TEST(HostStoreTest, AFoldedStoreTakesTheMemoryOfItsFirstLayers) {
+  const ModelLayout layout = LayersOf(80, 4096);
+  EXPECT_EQ(HostStore::Bytes(layout, {.fold_layers = 3}).front().second, 5 * 2 * 4096);
+  EXPECT_EQ(HostStore::Bytes(layout, {.fold_layers = 80}), HostStore::Bytes(layout, {}));
+  auto store = Make(layout, {.fold_layers = 3});
+  const auto report = store->Populate(1, [](int64_t, int64_t) {});
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->size_bytes, 5 * 16 * 4096);
+}
+
+TEST(HostStoreTest, LayersThatDifferCannotBeFolded) {
+  const auto store = HostStore::Create(LayoutOf({64, 64, 128}), {.fold_layers = 2});
+  EXPECT_EQ(store.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(store.status().message()), HasSubstr("unit 2"));
+}
+
+// Memory that this process has now.
+int64_t ResidentBytes() {
+  std::ifstream statm("/proc/self/statm");
+  int64_t all = 0;
+  int64_t resident = 0;
+  statm >> all >> resident;
+  return resident * sysconf(_SC_PAGESIZE);
+}
+
+TEST(HostStoreTest, PopulatingTouchesEveryPageAndTellsItsProgress) {
+  constexpr int64_t kElements = 10 << 20;
+  auto store = Make(LayoutOf({kElements, 64}), {.protect_idle_units = true});
+  const int64_t before = ResidentBytes();
+  int64_t last_done = 0;
+  int64_t last_all = 0;
+  int calls = 0;
+  const auto report = store->Populate(3, [&](int64_t done, int64_t all) {
+    EXPECT_GT(done, last_done);
+    last_done = done;
+    last_all = all;
+    ++calls;
+  });
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_GE(ResidentBytes() - before, 16 * kElements);
+  EXPECT_GE(report->size_bytes, 16 * kElements);
+  EXPECT_LE(report->huge_page_bytes, report->size_bytes);
+  EXPECT_EQ(last_done, last_all);
+  EXPECT_EQ(last_all, report->size_bytes);
+  EXPECT_GT(calls, 5);
+  EXPECT_FALSE(Readable(store->hi(0)));
+  const auto access = store->BeginAccess(0);
+  EXPECT_EQ(store->moment1(0)[kElements - 1], 0.0f);
+}
+
+// Notes what it is asked for; refuses beyond a limit.
+class NotingPinner final : public PagePinner {
+ public:
+  explicit NotingPinner(int64_t limit_bytes) : limit_bytes_(limit_bytes) {}
+
+  absl::Status Pin(void* data, int64_t size_bytes) override {
+    if (pinned_bytes + size_bytes > limit_bytes_) {
+      return absl::ResourceExhaustedError("limit");
+    }
+    pinned_bytes += size_bytes;
+    sizes.push_back(size_bytes);
+    open.push_back(data);
+    return absl::OkStatus();
+  }
+  void Unpin(void* data) override { std::erase(open, data); }
+
+  int64_t pinned_bytes = 0;
+  std::vector<int64_t> sizes;
+  std::vector<void*> open;
+
+ private:
+  const int64_t limit_bytes_;
+};
+
+constexpr HostStore::Plane kTransferred[] = {HostStore::Plane::kHi, HostStore::Plane::kGradient};
+
+TEST(HostStoreTest, PinsPlanesInChunksOfWholeUnits) {
+  NotingPinner pinner(int64_t{1} << 40);
+  {
+    auto store = Make(LayersOf(3, 4096), {.gradient_bytes = 4});
+    const HostStore::PinReport report = store->Pin(pinner, kTransferred, 5 * 8192);
+    EXPECT_TRUE(report.refusal.ok());
+    EXPECT_EQ(report.requested_bytes, 5 * (8192 + 16384));
+    EXPECT_EQ(report.pinned_bytes, report.requested_bytes);
+    EXPECT_THAT(pinner.sizes, ElementsAre(5 * 8192, 2 * 16384, 2 * 16384, 16384));
+    EXPECT_THAT(pinner.open, ElementsAre(store->hi(0), store->gradient(0), store->gradient(2),
+                                         store->gradient(4)));
+  }
+  EXPECT_TRUE(pinner.open.empty());
+}
+
+TEST(HostStoreTest, APieceOfFoldedMemoryIsPinnedByItself) {
+  NotingPinner pinner(int64_t{1} << 40);
+  auto store = Make(LayersOf(5, 4096), {.fold_layers = 2});
+  constexpr HostStore::Plane kOne[] = {HostStore::Plane::kHi};
+  const HostStore::PinReport report = store->Pin(pinner, kOne);
+  EXPECT_EQ(report.pinned_bytes, 7 * 8192);
+  EXPECT_THAT(pinner.open, ElementsAre(store->hi(0), store->hi(3), store->hi(5), store->hi(6)));
+}
+
+TEST(HostStoreTest, ARefusedPinKeepsWhatWasPinned) {
+  NotingPinner pinner(3 * 8192);
+  {
+    auto store = Make(LayersOf(3, 4096));
+    const HostStore::PinReport report = store->Pin(pinner, kTransferred, 2 * 8192);
+    EXPECT_EQ(report.refusal.message(), "limit");
+    EXPECT_EQ(report.pinned_bytes, 2 * 8192);
+    EXPECT_EQ(report.requested_bytes, 5 * (8192 + 16384));
+    EXPECT_EQ(pinner.open.size(), 1u);
+  }
+  EXPECT_TRUE(pinner.open.empty());
 }
 
 TEST(HostStoreTest, NoRoomIsAnError) {

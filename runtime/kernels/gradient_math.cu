@@ -112,8 +112,11 @@ __device__ Rounded RoundPack(const float* values, int64_t at, int64_t end) {
       rounded.bits.values[i] = RoundToBfloat16Bits(loaded.values[i]);
     }
   } else {
-    for (int i = 0; i < rounded.count; ++i) {
-      rounded.bits.values[i] = RoundToBfloat16Bits(values[at + i]);
+#pragma unroll
+    for (int i = 0; i < kPack; ++i) {
+      if (i < rounded.count) {
+        rounded.bits.values[i] = RoundToBfloat16Bits(values[at + i]);
+      }
     }
   }
   return rounded;
@@ -123,8 +126,11 @@ __device__ void StoreRounded(uint16_t* target, int64_t at, const Rounded& rounde
   if (rounded.count == kPack) {
     StorePack(target + at, rounded.bits);
   } else {
-    for (int i = 0; i < rounded.count; ++i) {
-      target[at + i] = rounded.bits.values[i];
+#pragma unroll
+    for (int i = 0; i < kPack; ++i) {
+      if (i < rounded.count) {
+        target[at + i] = rounded.bits.values[i];
+      }
     }
   }
 }

@@ -1,0 +1,135 @@
+#include "runtime/hoststore/page_arena.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/check.h"
+#include "runtime/base/status_macros.h"
+
+namespace megatrain {
+namespace {
+
+absl::Status NoRoom(int64_t size_bytes) {
+  return absl::ResourceExhaustedError(
+      absl::StrCat("no room for ", size_bytes, " bytes: ", std::strerror(errno)));
+}
+
+// Writes to every page what is there already.
+void Touch(char* data, int64_t size_bytes) {
+  static const int64_t page_bytes = sysconf(_SC_PAGESIZE);
+  for (int64_t offset = 0; offset < size_bytes; offset += page_bytes) {
+    volatile char* byte = data + offset;
+    *byte = *byte;
+  }
+}
+
+}  // namespace
+
+PageArena::PageArena(std::vector<Part> parts) : parts_(std::move(parts)) {
+  for (int part = 0; part < part_count(); ++part) {
+    const int shown = parts_[part].shows;
+    MT_CHECK(shown <= part && parts_[shown].shows == shown);
+    MT_CHECK(parts_[shown].size_bytes == parts_[part].size_bytes);
+    offsets_.push_back(size_bytes_);
+    size_bytes_ += parts_[part].size_bytes;
+    memory_offsets_.push_back(owns(part) ? memory_bytes_ : memory_offsets_[shown]);
+    memory_bytes_ += owns(part) ? parts_[part].size_bytes : 0;
+  }
+}
+
+absl::StatusOr<std::unique_ptr<PageArena>> PageArena::Map(std::vector<Part> parts, int protection) {
+  auto arena = std::unique_ptr<PageArena>(new PageArena(std::move(parts)));
+  const bool shares = arena->memory_bytes_ < arena->size_bytes_;
+  MT_RETURN_IF_ERROR(shares ? arena->MapSharedMemory(protection) : arena->MapOwnMemory(protection));
+  // Huge pages are a matter of speed: a kernel without them refuses, and nothing is lost.
+  madvise(arena->data_, arena->size_bytes_, MADV_HUGEPAGE);
+  MT_CHECK(madvise(arena->data_, arena->size_bytes_, MADV_DONTFORK) == 0);
+  MT_CHECK(madvise(arena->data_, arena->size_bytes_, MADV_DONTDUMP) == 0);
+  return arena;
+}
+
+absl::Status PageArena::MapOwnMemory(int protection) {
+  void* data = mmap(nullptr, size_bytes_, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (data == MAP_FAILED) {
+    return NoRoom(size_bytes_);
+  }
+  data_ = static_cast<char*>(data);
+  return absl::OkStatus();
+}
+
+absl::Status PageArena::MapSharedMemory(int protection) {
+  const int file = memfd_create("megatrain host store", MFD_CLOEXEC);
+  if (file < 0 || ftruncate(file, memory_bytes_) != 0) {
+    close(file);
+    return NoRoom(memory_bytes_);
+  }
+  void* range =
+      mmap(nullptr, size_bytes_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  bool mapped = range != MAP_FAILED;
+  if (mapped) {
+    data_ = static_cast<char*>(range);
+  }
+  for (int part = 0; mapped && part < part_count(); ++part) {
+    mapped = mmap(data(part), size_bytes(part), protection, MAP_SHARED | MAP_FIXED, file,
+                  memory_offsets_[part]) != MAP_FAILED;
+  }
+  const absl::Status status = mapped ? absl::OkStatus() : NoRoom(size_bytes_);
+  close(file);  // the mappings hold the memory
+  return status;
+}
+
+PageArena::~PageArena() {
+  if (data_ != nullptr) {
+    munmap(data_, size_bytes_);
+  }
+}
+
+bool PageArena::continues(int part) const {
+  return part > 0 && memory_offsets_[part] == memory_offsets_[part - 1] + size_bytes(part - 1);
+}
+
+void PageArena::Protect(int part, int protection) {
+  MT_CHECK(mprotect(data(part), size_bytes(part), protection) == 0);
+}
+
+absl::Status PageArena::Populate(int part, int64_t offset_bytes, int64_t size_bytes) {
+  char* piece = data(part) + offset_bytes;
+  if (madvise(piece, size_bytes, MADV_POPULATE_WRITE) == 0) {
+    return absl::OkStatus();
+  }
+  if (errno != EINVAL) {
+    return NoRoom(size_bytes);
+  }
+  Touch(piece, size_bytes);  // a kernel before 5.14
+  return absl::OkStatus();
+}
+
+int64_t PageArena::HugePageBytes() const {
+  const auto first = reinterpret_cast<uintptr_t>(data_);
+  std::ifstream maps("/proc/self/smaps");
+  std::string line;
+  bool here = false;
+  int64_t huge_bytes = 0;
+  while (std::getline(maps, line)) {
+    uintptr_t begin = 0;
+    uintptr_t end = 0;
+    long long kilobytes = 0;
+    if (std::sscanf(line.c_str(), "%lx-%lx ", &begin, &end) == 2) {
+      here = first <= begin && begin < first + size_bytes_;
+    } else if (here && (std::sscanf(line.c_str(), "AnonHugePages: %lld", &kilobytes) == 1 ||
+                        std::sscanf(line.c_str(), "ShmemPmdMapped: %lld", &kilobytes) == 1)) {
+      huge_bytes += kilobytes << 10;
+    }
+  }
+  return huge_bytes;
+}
+
+}  // namespace megatrain

@@ -1,0 +1,66 @@
+#ifndef RUNTIME_HOSTSTORE_PAGE_ARENA_H_
+#define RUNTIME_HOSTSTORE_PAGE_ARENA_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace megatrain {
+
+// One range of pages, zero at first, that is never copied by fork and never in a core dump. It is
+// divided into parts of whole pages; a part may show the memory of an earlier one. The system gives
+// a page its memory when it is first touched, a huge page where it can. Thread-safe.
+class PageArena {
+ public:
+  struct Part {
+    int64_t size_bytes;
+    int shows;  // its own number, or that of an earlier part of the same size which shows itself
+  };
+
+  // `protection` as for mmap. RESOURCE_EXHAUSTED when the system has no room.
+  static absl::StatusOr<std::unique_ptr<PageArena>> Map(std::vector<Part> parts, int protection);
+
+  ~PageArena();
+  PageArena(const PageArena&) = delete;
+  PageArena& operator=(const PageArena&) = delete;
+
+  char* data(int part) const { return data_ + offsets_[part]; }
+  int64_t size_bytes(int part) const { return parts_[part].size_bytes; }
+  int part_count() const { return static_cast<int>(parts_.size()); }
+
+  // Whether the part has memory of its own.
+  bool owns(int part) const { return parts_[part].shows == part; }
+
+  // Whether the part's memory follows that of the part before it.
+  bool continues(int part) const;
+
+  // `protection` as for mprotect.
+  void Protect(int part, int protection);
+
+  // Gives a piece of a part, readable and writable now, its memory; contents stay. May be called
+  // for several pieces at once. RESOURCE_EXHAUSTED when there is none.
+  absl::Status Populate(int part, int64_t offset_bytes, int64_t size_bytes);
+
+  // How much of the arena lies in huge pages now.
+  int64_t HugePageBytes() const;
+
+ private:
+  explicit PageArena(std::vector<Part> parts);
+
+  absl::Status MapOwnMemory(int protection);
+  absl::Status MapSharedMemory(int protection);
+
+  const std::vector<Part> parts_;
+  std::vector<int64_t> offsets_;         // of each part in the range
+  std::vector<int64_t> memory_offsets_;  // of each part's memory among all that there is
+  int64_t size_bytes_ = 0;               // of the range
+  int64_t memory_bytes_ = 0;             // that there is; less when parts share it
+  char* data_ = nullptr;
+};
+
+}  // namespace megatrain
+
+#endif  // RUNTIME_HOSTSTORE_PAGE_ARENA_H_
