@@ -11,6 +11,7 @@
 #include <exception>
 #include <map>
 #include <memory>
+#include <string>
 #include <unordered_map>
 #include <utility>
 
@@ -52,7 +53,7 @@ absl::Status CudnnStatus(cudnnStatus_t status, const char* what) {
   return absl::InternalError(absl::StrCat(what, ": ", cudnnGetErrorString(status)));
 }
 
-absl::Status FrontendStatus(const fe::error_t& error, const char* what) {
+absl::Status FrontendStatus(fe::error_t error, const char* what) {
   if (error.is_good()) {
     return absl::OkStatus();
   }
