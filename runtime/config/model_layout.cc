@@ -47,17 +47,15 @@ UnitLayout DecoderLayer(const ModelConfig& config, int layer) {
   const auto add = [&](TensorRole role, const char* name, std::vector<int64_t> shape) {
     Add(role, absl::StrCat(prefix, name), std::move(shape), &unit);
   };
-  const auto add_projection = [&](TensorRole role, TensorRole bias_role, const std::string& name,
-                                  int64_t rows) {
-    add(role, absl::StrCat(name, ".weight").c_str(), {rows, d});
-    if (config.qkv_bias) {
-      add(bias_role, absl::StrCat(name, ".bias").c_str(), {rows});
-    }
-  };
   add(TensorRole::kAttentionNorm, "input_layernorm.weight", {d});
-  add_projection(TensorRole::kQuery, TensorRole::kQueryBias, "self_attn.q_proj", query_rows);
-  add_projection(TensorRole::kKey, TensorRole::kKeyBias, "self_attn.k_proj", kv_rows);
-  add_projection(TensorRole::kValue, TensorRole::kValueBias, "self_attn.v_proj", kv_rows);
+  add(TensorRole::kQuery, "self_attn.q_proj.weight", {query_rows, d});
+  add(TensorRole::kKey, "self_attn.k_proj.weight", {kv_rows, d});
+  add(TensorRole::kValue, "self_attn.v_proj.weight", {kv_rows, d});
+  if (config.qkv_bias) {
+    add(TensorRole::kQueryBias, "self_attn.q_proj.bias", {query_rows});
+    add(TensorRole::kKeyBias, "self_attn.k_proj.bias", {kv_rows});
+    add(TensorRole::kValueBias, "self_attn.v_proj.bias", {kv_rows});
+  }
   add(TensorRole::kOutput, "self_attn.o_proj.weight", {d, query_rows});
   add(TensorRole::kMlpNorm, "post_attention_layernorm.weight", {d});
   add(TensorRole::kGate, "mlp.gate_proj.weight", {config.mlp_width, d});

@@ -19,15 +19,16 @@ enum class UnitKind {
   kHead,          // final norm, and the output matrix unless it is tied to the token table
 };
 
-// The part that a tensor plays in its unit, in the order in which a unit holds them.
+// The part that a tensor plays in its unit, in the order in which a unit holds them: what is
+// multiplied with the same input lies side by side, so that it can be one matrix.
 enum class TensorRole {
   kTokenTable,     // [vocab, d]
   kAttentionNorm,  // [d]
   kQuery,          // [heads * head_dim, d]
-  kQueryBias,      // [heads * head_dim]
   kKey,            // [kv_heads * head_dim, d]
-  kKeyBias,        // [kv_heads * head_dim]
   kValue,          // [kv_heads * head_dim, d]
+  kQueryBias,      // [heads * head_dim]
+  kKeyBias,        // [kv_heads * head_dim]
   kValueBias,      // [kv_heads * head_dim]
   kOutput,         // [d, heads * head_dim]
   kMlpNorm,        // [d]

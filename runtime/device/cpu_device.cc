@@ -142,8 +142,14 @@ absl::StatusOr<std::unique_ptr<DeviceBuffer>> CpuDevice::Allocate(int64_t size_b
   return MapBuffer(size_bytes);
 }
 
+absl::StatusOr<std::unique_ptr<DeviceBuffer>> CpuDevice::AllocateHost(int64_t size_bytes) {
+  return MapBuffer(size_bytes);
+}
+
 std::unique_ptr<Event> CpuDevice::MakeEvent() { return std::make_unique<CpuEvent>(); }
-std::unique_ptr<Stream> CpuDevice::MakeStream() { return std::make_unique<CpuStream>(*shared_); }
+std::unique_ptr<Stream> CpuDevice::MakeStream(StreamPlace /*place*/) {
+  return std::make_unique<CpuStream>(*shared_);
+}
 
 absl::Status CpuDevice::Await(Event& event) {
   const auto& cpu_event = static_cast<const CpuEvent&>(event);

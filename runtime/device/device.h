@@ -15,8 +15,8 @@
 
 namespace megatrain {
 
-// Device memory, 64-byte aligned at least. Must not outlive its device; work that is enqueued and
-// touches it must be over when it goes.
+// Memory of a device, or of the host for it, 64-byte aligned at least. Must not outlive its device;
+// work that is enqueued and touches it must be over when it goes.
 class DeviceBuffer {
  public:
   virtual ~DeviceBuffer() = default;
@@ -34,6 +34,15 @@ class Launcher {
   virtual void CopyToDevice(void* device, const void* host, int64_t size_bytes) = 0;
   virtual void CopyToHost(void* host, const void* device, int64_t size_bytes) = 0;
   virtual void Fill(void* device, uint8_t byte, int64_t size_bytes) = 0;
+
+  // What kernels are launched on: a cudaStream_t on CUDA, nullptr where work runs on the host.
+  virtual void* native_stream() = 0;
+};
+
+// Whose memory a stream's work touches.
+enum class StreamPlace {
+  kDevice,
+  kHost,  // a thread of this process, also on a GPU: norm and AdamW of the host store
 };
 
 // One piece of a stream's work. On a CPU it does the work; on a GPU it launches it.
@@ -75,8 +84,11 @@ class Device {
   // RESOURCE_EXHAUSTED when there is not that much. Contents are not defined.
   virtual absl::StatusOr<std::unique_ptr<DeviceBuffer>> Allocate(int64_t size_bytes) = 0;
 
+  // Host memory that copies reach without a detour (pinned on a GPU): for small transfers.
+  virtual absl::StatusOr<std::unique_ptr<DeviceBuffer>> AllocateHost(int64_t size_bytes) = 0;
+
   virtual std::unique_ptr<Event> MakeEvent() = 0;
-  virtual std::unique_ptr<Stream> MakeStream() = 0;
+  virtual std::unique_ptr<Stream> MakeStream(StreamPlace place) = 0;
 
   // Blocks until the record of `event` that is the latest in issue order is reached. Returns the
   // device's first error so far, for ever.

@@ -30,7 +30,7 @@ enum class WaitReason {
   kGradientReady,  // d2h, for a unit's final gradient
   kSlabFree,       // compute, for the copy of the gradient slot's last unit to the host
   kUnitUpdated,    // h2d, for the optimizer's update of a unit
-  kNorm,           // optimizer, for all gradients, of which it takes the norm
+  kNorm,           // optimizer, for all gradients; compute, for their norm before its own updates
   kNoWork,         // nothing is enqueued
 };
 

@@ -145,8 +145,12 @@ absl::StatusOr<std::unique_ptr<DeviceBuffer>> VirtualDevice::Allocate(int64_t si
   return std::make_unique<PoisonedBuffer>(std::move(memory));
 }
 
+absl::StatusOr<std::unique_ptr<DeviceBuffer>> VirtualDevice::AllocateHost(int64_t size_bytes) {
+  return MapBuffer(size_bytes);
+}
+
 std::unique_ptr<Event> VirtualDevice::MakeEvent() { return std::make_unique<VirtualEvent>(); }
-std::unique_ptr<Stream> VirtualDevice::MakeStream() {
+std::unique_ptr<Stream> VirtualDevice::MakeStream(StreamPlace /*place*/) {
   return std::make_unique<VirtualStream>(*this);
 }
 

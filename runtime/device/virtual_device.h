@@ -23,8 +23,9 @@ class VirtualDevice final : public Device {
   ~VirtualDevice() override;
 
   absl::StatusOr<std::unique_ptr<DeviceBuffer>> Allocate(int64_t size_bytes) override;
+  absl::StatusOr<std::unique_ptr<DeviceBuffer>> AllocateHost(int64_t size_bytes) override;
   std::unique_ptr<Event> MakeEvent() override;
-  std::unique_ptr<Stream> MakeStream() override;
+  std::unique_ptr<Stream> MakeStream(StreamPlace place) override;
   absl::Status Await(Event& event) override;
   absl::Status Drain() override;
 

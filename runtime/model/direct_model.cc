@@ -128,8 +128,7 @@ absl::Status DirectModel::Forward(const MicroBatch& batch, std::vector<AlignedMe
   MT_RETURN_IF_ERROR(templates_->EmbedForward(weights_.front().data(), batch,
                                               boundaries->front().data(), workspace));
   for (int layer = 1; layer <= layout_.layer_count(); ++layer) {
-    MT_RETURN_IF_ERROR(templates_->LayerForward(layer, weights_[layer].data(), batch,
-                                                (*boundaries)[layer - 1].data(),
+    MT_RETURN_IF_ERROR(templates_->LayerForward(Layer(layer, *boundaries), batch,
                                                 (*boundaries)[layer].data(), workspace));
   }
   return absl::OkStatus();
@@ -145,19 +144,16 @@ absl::StatusOr<HeadResult> DirectModel::Run(const MicroBatch& batch, double loss
     matrix_gradient =
         gradients_.back().floats() + layout_.units.back().Find(TensorRole::kHead)->offset_elements;
   }
-  MT_ASSIGN_OR_RETURN(const HeadResult result,
-                      templates_->Head({.head_weights = weights_.back().data(),
-                                        .matrix = Matrix(),
-                                        .input = boundaries.back().data(),
-                                        .head_gradients = gradients_.back().floats(),
-                                        .matrix_gradient = matrix_gradient,
-                                        .hidden_gradient = hidden_gradient.data(),
-                                        .loss_scale = loss_scale},
-                                       batch, workspace));
+  HeadResult result;
+  MT_RETURN_IF_ERROR(templates_->Head(Head(boundaries, result),
+                                      {.head = gradients_.back().floats(),
+                                       .matrix = matrix_gradient,
+                                       .hidden = hidden_gradient.data(),
+                                       .loss_scale = loss_scale},
+                                      batch, workspace));
   for (int layer = layout_.layer_count(); layer >= 1; --layer) {
     MT_RETURN_IF_ERROR(templates_->LayerBackward(
-        layer, weights_[layer].data(), batch, boundaries[layer - 1].data(), hidden_gradient.data(),
-        gradient(layer), workspace));
+        Layer(layer, boundaries), batch, hidden_gradient.data(), gradient(layer), workspace));
   }
   MT_RETURN_IF_ERROR(
       templates_->EmbedBackward(batch, hidden_gradient.data(), gradient(0), workspace));
@@ -167,8 +163,22 @@ absl::StatusOr<HeadResult> DirectModel::Run(const MicroBatch& batch, double loss
 absl::StatusOr<HeadResult> DirectModel::Evaluate(const MicroBatch& batch, Workspace workspace) {
   std::vector<AlignedMemory> boundaries;
   MT_RETURN_IF_ERROR(Forward(batch, &boundaries, workspace));
-  return templates_->HeadLoss(weights_.back().data(), Matrix(), boundaries.back().data(), batch,
-                              workspace);
+  HeadResult result;
+  MT_RETURN_IF_ERROR(templates_->HeadLoss(Head(boundaries, result), batch, workspace));
+  return result;
+}
+
+ModelTemplates::LayerArguments DirectModel::Layer(
+    int layer, const std::vector<AlignedMemory>& boundaries) const {
+  return {.unit = layer, .weights = weights(layer), .input = boundaries[layer - 1].data()};
+}
+
+ModelTemplates::HeadInput DirectModel::Head(const std::vector<AlignedMemory>& boundaries,
+                                            HeadResult& result) const {
+  return {.head_weights = weights_.back().data(),
+          .matrix = Matrix(),
+          .hidden = boundaries.back().data(),
+          .result = &result};
 }
 
 }  // namespace megatrain

@@ -70,6 +70,10 @@ class DirectModel {
   absl::Status Forward(const MicroBatch& batch, std::vector<AlignedMemory>* boundaries,
                        Workspace workspace);
   const void* Matrix() const;
+  ModelTemplates::LayerArguments Layer(int layer,
+                                       const std::vector<AlignedMemory>& boundaries) const;
+  ModelTemplates::HeadInput Head(const std::vector<AlignedMemory>& boundaries,
+                                 HeadResult& result) const;
 
   const ModelConfig config_;
   const ModelLayout layout_;

@@ -21,7 +21,7 @@ struct Chunk {
 };
 
 // The hidden states at the loss positions, fp32.
-at::Tensor LossRows(const HeadInput& input) {
+at::Tensor LossRows(const HeadInputTensors& input) {
   const auto count = static_cast<int64_t>(input.loss_positions.size());
   const at::Tensor rows_ND =
       Uninitialized({count, input.hidden_TD.size(1)}, input.hidden_TD.scalar_type());
@@ -30,8 +30,8 @@ at::Tensor LossRows(const HeadInput& input) {
 }
 
 // Writes the chunk's losses; with gradients also its rows of `normed_gradient_ND`.
-void RunChunk(const HeadInput& input, Chunk chunk, const at::Tensor& normed_ND,
-              std::span<double> losses, const HeadGradients* gradients,
+void RunChunk(const HeadInputTensors& input, Chunk chunk, const at::Tensor& normed_ND,
+              std::span<double> losses, const HeadGradientTensors* gradients,
               const at::Tensor& normed_gradient_ND) {
   const at::Tensor rows_ND = normed_ND.narrow(0, chunk.first, chunk.rows);
   const auto targets = input.loss_targets.subspan(chunk.first, chunk.rows);
@@ -59,8 +59,9 @@ HeadResult Sum(std::span<const double> losses) {
   return result;
 }
 
-void BackwardNorm(const HeadInput& input, const at::Tensor& rows_ND, const at::Tensor& factor_N1,
-                  const at::Tensor& normed_gradient_ND, const HeadGradients& gradients) {
+void BackwardNorm(const HeadInputTensors& input, const at::Tensor& rows_ND,
+                  const at::Tensor& factor_N1, const at::Tensor& normed_gradient_ND,
+                  const HeadGradientTensors& gradients) {
   const at::Tensor row_gradients_ND = Uninitialized(rows_ND.sizes(), at::kFloat);
   row_gradients_ND.zero_();
   RmsNormBackward({.x_TD = rows_ND,
@@ -75,7 +76,7 @@ void BackwardNorm(const HeadInput& input, const at::Tensor& rows_ND, const at::T
 
 }  // namespace
 
-HeadResult RunHead(const HeadInput& input, const HeadGradients* gradients) {
+HeadResult RunHead(const HeadInputTensors& input, const HeadGradientTensors* gradients) {
   const auto count = static_cast<int64_t>(input.loss_positions.size());
   if (count == 0) {
     if (gradients != nullptr) {

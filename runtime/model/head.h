@@ -13,7 +13,7 @@
 
 namespace megatrain {
 
-struct HeadInput {
+struct HeadInputTensors {
   at::Tensor hidden_TD;  // compute dtype
   at::Tensor norm_D;     // compute dtype
   at::Tensor matrix_VD;  // compute dtype
@@ -23,7 +23,7 @@ struct HeadInput {
 };
 
 // Where the gradients of loss_scale * sum of losses go.
-struct HeadGradients {
+struct HeadGradientTensors {
   at::Tensor norm_D;     // fp32; added to
   at::Tensor matrix_VD;  // fp32; added to
   at::Tensor hidden_TD;  // compute dtype; all written, rounded once
@@ -32,7 +32,7 @@ struct HeadGradients {
 
 // The losses, and their gradients where `gradients` is not nullptr. The losses have the same bits
 // with and without.
-HeadResult RunHead(const HeadInput& input, const HeadGradients* gradients);
+HeadResult RunHead(const HeadInputTensors& input, const HeadGradientTensors* gradients);
 
 }  // namespace megatrain
 

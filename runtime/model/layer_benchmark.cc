@@ -66,13 +66,14 @@ int Main(int argc, char** argv) {
   const AlignedMemory output(input.size_bytes());
   MT_CHECK(
       model.templates().EmbedForward(model.weights(0), batch.View(), input.data(), workspace).ok());
+  const ModelTemplates::LayerArguments layer = {
+      .unit = 1, .weights = model.weights(1), .input = input.data()};
   const double forward = SecondsPerCall([&] {
-    return model.templates().LayerForward(1, model.weights(1), batch.View(), input.data(),
-                                          output.data(), workspace);
+    return model.templates().LayerForward(layer, batch.View(), output.data(), workspace);
   });
   const double backward = SecondsPerCall([&] {
-    return model.templates().LayerBackward(1, model.weights(1), batch.View(), input.data(),
-                                           output.data(), model.gradient(1), workspace);
+    return model.templates().LayerBackward(layer, batch.View(), output.data(), model.gradient(1),
+                                           workspace);
   });
   const double flops = PassFlops(config) * static_cast<double>(tokens);
   std::printf("forward: %.2f ms, %.0f GFLOP/s\n", forward * 1e3, flops / forward / 1e9);

@@ -61,60 +61,56 @@ class DenseDecoderTemplates final : public ModelTemplates {
     });
   }
 
-  absl::Status LayerForward(int unit, const void* weights, const MicroBatch& batch,
-                            const void* input, void* output, Workspace workspace) override {
+  absl::Status LayerForward(const LayerArguments& arguments, const MicroBatch& batch, void* output,
+                            Workspace workspace) override {
     MT_RETURN_IF_ERROR(CheckDocuments(batch));
     return RunInWorkspace(workspace.data, workspace.size_bytes, [&] {
       const at::Tensor output_TD = Hidden(output, batch);
       const at::Tensor wide_TD = Widened(output_TD);
-      DecoderLayerForward(Input(input, batch), BindLayer(Layer(unit), weights, dtype_), wide_TD);
+      DecoderLayerForward(Input(arguments.input, batch),
+                          BindLayer(Layer(arguments.unit), arguments.weights, dtype_), wide_TD);
       Narrow(wide_TD, output_TD);
       return absl::OkStatus();
     });
   }
 
-  absl::Status LayerBackward(int unit, const void* weights, const MicroBatch& batch,
-                             const void* input, void* hidden_gradient, float* gradients,
+  absl::Status LayerBackward(const LayerArguments& arguments, const MicroBatch& batch,
+                             void* hidden_gradient, float* gradients,
                              Workspace workspace) override {
     MT_RETURN_IF_ERROR(CheckDocuments(batch));
     return RunInWorkspace(workspace.data, workspace.size_bytes, [&] {
       const at::Tensor gradient_TD = Hidden(hidden_gradient, batch);
       const at::Tensor wide_TD = AsFloat(gradient_TD);
-      DecoderLayerBackward(Input(input, batch), BindLayer(Layer(unit), weights, dtype_), wide_TD,
-                           BindLayer(Layer(unit), gradients, at::kFloat));
+      DecoderLayerBackward(Input(arguments.input, batch),
+                           BindLayer(Layer(arguments.unit), arguments.weights, dtype_), wide_TD,
+                           BindLayer(Layer(arguments.unit), gradients, at::kFloat));
       Narrow(wide_TD, gradient_TD);
       return absl::OkStatus();
     });
   }
 
-  absl::StatusOr<HeadResult> Head(const HeadArguments& arguments, const MicroBatch& batch,
-                                  Workspace workspace) override {
+  absl::Status Head(const HeadInput& input, const HeadGradients& gradients, const MicroBatch& batch,
+                    Workspace workspace) override {
     MT_RETURN_IF_ERROR(CheckTargets(batch, config_.vocab_size));
-    HeadResult result;
-    MT_RETURN_IF_ERROR(RunInWorkspace(workspace.data, workspace.size_bytes, [&] {
-      const HeadGradients gradients = {
-          .norm_D = FinalNorm(arguments.head_gradients, at::kFloat),
-          .matrix_VD = View(arguments.matrix_gradient, {config_.vocab_size, config_.hidden_size},
-                            at::kFloat),
-          .hidden_TD = Hidden(arguments.hidden_gradient, batch),
-          .loss_scale = arguments.loss_scale};
-      result = RunHead(Input(arguments.head_weights, arguments.matrix, arguments.input, batch),
-                       &gradients);
+    return RunInWorkspace(workspace.data, workspace.size_bytes, [&] {
+      const HeadGradientTensors tensors = {
+          .norm_D = FinalNorm(gradients.head, at::kFloat),
+          .matrix_VD =
+              View(gradients.matrix, {config_.vocab_size, config_.hidden_size}, at::kFloat),
+          .hidden_TD = Hidden(gradients.hidden, batch),
+          .loss_scale = gradients.loss_scale};
+      *input.result = RunHead(HeadTensors(input, batch), &tensors);
       return absl::OkStatus();
-    }));
-    return result;
+    });
   }
 
-  absl::StatusOr<HeadResult> HeadLoss(const void* head_weights, const void* matrix,
-                                      const void* input, const MicroBatch& batch,
-                                      Workspace workspace) override {
+  absl::Status HeadLoss(const HeadInput& input, const MicroBatch& batch,
+                        Workspace workspace) override {
     MT_RETURN_IF_ERROR(CheckTargets(batch, config_.vocab_size));
-    HeadResult result;
-    MT_RETURN_IF_ERROR(RunInWorkspace(workspace.data, workspace.size_bytes, [&] {
-      result = RunHead(Input(head_weights, matrix, input, batch), nullptr);
+    return RunInWorkspace(workspace.data, workspace.size_bytes, [&] {
+      *input.result = RunHead(HeadTensors(input, batch), nullptr);
       return absl::OkStatus();
-    }));
-    return result;
+    });
   }
 
  private:
@@ -141,11 +137,10 @@ class DenseDecoderTemplates final : public ModelTemplates {
             .rope = MakeRopeTable(batch.positions, frequencies_)};
   }
 
-  HeadInput Input(const void* head_weights, const void* matrix, const void* hidden,
-                  const MicroBatch& batch) const {
-    return {.hidden_TD = Hidden(hidden, batch),
-            .norm_D = FinalNorm(head_weights, dtype_),
-            .matrix_VD = View(matrix, {config_.vocab_size, config_.hidden_size}, dtype_),
+  HeadInputTensors HeadTensors(const HeadInput& input, const MicroBatch& batch) const {
+    return {.hidden_TD = Hidden(input.hidden, batch),
+            .norm_D = FinalNorm(input.head_weights, dtype_),
+            .matrix_VD = View(input.matrix, {config_.vocab_size, config_.hidden_size}, dtype_),
             .norm_epsilon = config_.norm_epsilon,
             .loss_positions = batch.loss_positions,
             .loss_targets = batch.loss_targets};

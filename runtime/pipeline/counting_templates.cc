@@ -44,24 +44,35 @@ absl::Status CountingTemplates::EmbedBackward(const MicroBatch& batch, const voi
   return absl::OkStatus();
 }
 
-absl::Status CountingTemplates::LayerForward(int unit, const void* weights, const MicroBatch& batch,
-                                             const void* input, void* output, Workspace workspace) {
-  MT_RETURN_IF_ERROR(Begin(unit, workspace));
+// Keeps its whole input when it keeps anything: backward then reads that in the input's place.
+int64_t CountingTemplates::KeptTokenBytes(KeepLevel level) const {
+  return level == KeepLevel::kNothing ? 0 : width() * SizeBytes(dtype_);
+}
+
+absl::Status CountingTemplates::LayerForward(const LayerArguments& arguments,
+                                             const MicroBatch& batch, void* output,
+                                             Workspace workspace) {
+  MT_RETURN_IF_ERROR(Begin(arguments.unit, workspace));
   for (size_t t = 0; t < batch.tokens.size(); ++t) {
     for (int64_t j = 0; j < width(); ++j) {
       const int64_t at = static_cast<int64_t>(t) * width() + j;
-      Set(output, at, Get(input, at) * Scale(unit, weights, j));
+      const float x = Get(arguments.input, at);
+      Set(output, at, x * Scale(arguments.unit, arguments.weights, j));
+      if (arguments.kept.level != KeepLevel::kNothing) {
+        Set(arguments.kept.data, at, x);
+      }
     }
   }
   return absl::OkStatus();
 }
 
-absl::Status CountingTemplates::LayerBackward(int unit, const void* weights,
-                                              const MicroBatch& batch, const void* input,
-                                              void* hidden_gradient, float* gradients,
-                                              Workspace workspace) {
-  MT_RETURN_IF_ERROR(Begin(unit, workspace));
-  const std::vector<TensorLayout>& tensors = layout_.units[unit].tensors;
+absl::Status CountingTemplates::LayerBackward(const LayerArguments& arguments,
+                                              const MicroBatch& batch, void* hidden_gradient,
+                                              float* gradients, Workspace workspace) {
+  MT_RETURN_IF_ERROR(Begin(arguments.unit, workspace));
+  const std::vector<TensorLayout>& tensors = layout_.units[arguments.unit].tensors;
+  const void* input =
+      arguments.kept.level == KeepLevel::kNothing ? arguments.input : arguments.kept.data;
   for (size_t t = 0; t < batch.tokens.size(); ++t) {
     for (int64_t j = 0; j < width(); ++j) {
       const int64_t at = static_cast<int64_t>(t) * width() + j;
@@ -70,56 +81,53 @@ absl::Status CountingTemplates::LayerBackward(int unit, const void* weights,
         gradients[tensors[i].offset_elements + ElementOf(i, j, tensors[i].element_count)] +=
             output_gradient * Get(input, at) * Share(i);
       }
-      Set(hidden_gradient, at, output_gradient * Scale(unit, weights, j));
+      Set(hidden_gradient, at, output_gradient * Scale(arguments.unit, arguments.weights, j));
     }
   }
-  if (unit == broken_layer_) {
+  if (arguments.unit == broken_layer_) {
     gradients[tensors[0].offset_elements] += std::numeric_limits<float>::infinity();
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<HeadResult> CountingTemplates::Head(const HeadArguments& arguments,
-                                                   const MicroBatch& batch, Workspace workspace) {
-  MT_ASSIGN_OR_RETURN(const HeadResult result, HeadLoss(arguments.head_weights, arguments.matrix,
-                                                        arguments.input, batch, workspace));
+absl::Status CountingTemplates::Head(const HeadInput& input, const HeadGradients& gradients,
+                                     const MicroBatch& batch, Workspace workspace) {
+  MT_RETURN_IF_ERROR(HeadLoss(input, batch, workspace));
   const int64_t count = static_cast<int64_t>(batch.tokens.size()) * width();
   for (int64_t i = 0; i < count; ++i) {
-    Set(arguments.hidden_gradient, i, 0.0f);
+    Set(gradients.hidden, i, 0.0f);
   }
   for (size_t n = 0; n < batch.loss_positions.size(); ++n) {
     const int64_t position = batch.loss_positions[n];
     const int32_t target = batch.loss_targets[n];
-    const float error =
-        Score(arguments.head_weights, arguments.matrix, arguments.input, position, target) - 1.0f;
-    const float gradient = error * static_cast<float>(arguments.loss_scale);
+    const float error = Score(input, position, target) - 1.0f;
+    const float gradient = error * static_cast<float>(gradients.loss_scale);
     for (int64_t j = 0; j < width(); ++j) {
-      const float x = Get(arguments.input, position * width() + j);
-      const float norm = Get(arguments.head_weights, j);
-      const float weight = Get(arguments.matrix, target * width() + j);
-      arguments.head_gradients[j] += gradient * x * weight;
-      arguments.matrix_gradient[target * width() + j] += gradient * x * norm;
-      Set(arguments.hidden_gradient, position * width() + j, gradient * norm * weight);
+      const float x = Get(input.hidden, position * width() + j);
+      const float norm = Get(input.head_weights, j);
+      const float weight = Get(input.matrix, target * width() + j);
+      gradients.head[j] += gradient * x * weight;
+      gradients.matrix[target * width() + j] += gradient * x * norm;
+      Set(gradients.hidden, position * width() + j, gradient * norm * weight);
     }
   }
-  return result;
+  return absl::OkStatus();
 }
 
-absl::StatusOr<HeadResult> CountingTemplates::HeadLoss(const void* head_weights, const void* matrix,
-                                                       const void* input, const MicroBatch& batch,
-                                                       Workspace workspace) {
+absl::Status CountingTemplates::HeadLoss(const HeadInput& input, const MicroBatch& batch,
+                                         Workspace workspace) {
   MT_RETURN_IF_ERROR(Begin(layout_.head_unit(), workspace));
   HeadResult result;
   for (size_t n = 0; n < batch.loss_positions.size(); ++n) {
-    const double error =
-        Score(head_weights, matrix, input, batch.loss_positions[n], batch.loss_targets[n]) - 1.0;
+    const double error = Score(input, batch.loss_positions[n], batch.loss_targets[n]) - 1.0;
     const double loss = 0.5 * error * error;
     if (!std::isfinite(loss) && result.first_nonfinite < 0) {
       result.first_nonfinite = static_cast<int>(n);
     }
     result.loss_sum += loss;
   }
-  return result;
+  *input.result = result;
+  return absl::OkStatus();
 }
 
 absl::Status CountingTemplates::Begin(int unit, Workspace workspace) {
@@ -156,11 +164,11 @@ float CountingTemplates::Scale(int unit, const void* weights, int64_t j) const {
   return scale;
 }
 
-float CountingTemplates::Score(const void* norm, const void* matrix, const void* input,
-                               int64_t position, int32_t target) const {
+float CountingTemplates::Score(const HeadInput& input, int64_t position, int32_t target) const {
   float score = 0.0f;
   for (int64_t j = 0; j < width(); ++j) {
-    score += Get(input, position * width() + j) * Get(norm, j) * Get(matrix, target * width() + j);
+    score += Get(input.hidden, position * width() + j) * Get(input.head_weights, j) *
+             Get(input.matrix, target * width() + j);
   }
   return score;
 }

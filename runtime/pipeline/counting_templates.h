@@ -29,20 +29,19 @@ class CountingTemplates final : public ModelTemplates {
   // The backward of this layer adds an infinity to the gradient of its first tensor.
   void set_broken_layer(int unit) { broken_layer_ = unit; }
 
+  int64_t KeptTokenBytes(KeepLevel level) const override;
   absl::Status EmbedForward(const void* embedding_weights, const MicroBatch& batch, void* hidden,
                             Workspace workspace) override;
   absl::Status EmbedBackward(const MicroBatch& batch, const void* hidden_gradient,
                              float* embedding_gradients, Workspace workspace) override;
-  absl::Status LayerForward(int unit, const void* weights, const MicroBatch& batch,
-                            const void* input, void* output, Workspace workspace) override;
-  absl::Status LayerBackward(int unit, const void* weights, const MicroBatch& batch,
-                             const void* input, void* hidden_gradient, float* gradients,
-                             Workspace workspace) override;
-  absl::StatusOr<HeadResult> Head(const HeadArguments& arguments, const MicroBatch& batch,
-                                  Workspace workspace) override;
-  absl::StatusOr<HeadResult> HeadLoss(const void* head_weights, const void* matrix,
-                                      const void* input, const MicroBatch& batch,
-                                      Workspace workspace) override;
+  absl::Status LayerForward(const LayerArguments& arguments, const MicroBatch& batch, void* output,
+                            Workspace workspace) override;
+  absl::Status LayerBackward(const LayerArguments& arguments, const MicroBatch& batch,
+                             void* hidden_gradient, float* gradients, Workspace workspace) override;
+  absl::Status Head(const HeadInput& input, const HeadGradients& gradients, const MicroBatch& batch,
+                    Workspace workspace) override;
+  absl::Status HeadLoss(const HeadInput& input, const MicroBatch& batch,
+                        Workspace workspace) override;
 
  private:
   absl::Status Begin(int unit, Workspace workspace);
@@ -51,8 +50,7 @@ class CountingTemplates final : public ModelTemplates {
   int64_t width() const { return layout_.units[0].tensors[0].shape[1]; }
   // What a layer scales feature `j` by.
   float Scale(int unit, const void* weights, int64_t j) const;
-  float Score(const void* norm, const void* matrix, const void* input, int64_t position,
-              int32_t target) const;
+  float Score(const HeadInput& input, int64_t position, int32_t target) const;
 
   const ModelLayout layout_;
   const ComputeDtype dtype_;

@@ -1,11 +1,17 @@
 #include "runtime/pipeline/device_memory.h"
 
 #include <algorithm>
+#include <map>
 
 #include "runtime/base/check.h"
+#include "runtime/device/device_math.h"
+#include "runtime/pipeline/results_layout.h"
 
 namespace megatrain {
 namespace {
+
+constexpr int64_t kFloatBytes = 4;
+constexpr int64_t kHalfBytes = 2;  // of either half of a master weight
 
 int64_t RoundUp(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
@@ -25,22 +31,43 @@ class Cursor {
   int64_t end_bytes_ = 0;
 };
 
-int64_t LargestLayerElements(const ModelLayout& layout) {
-  int64_t largest = 0;
-  for (int unit = 1; unit < layout.head_unit(); ++unit) {
-    largest = std::max(largest, layout.units[unit].element_count);
+// The most elements that a unit has whose weights go to the slot. Slots that layers share come
+// before those of single layers, and all layers may be of a size.
+class SlotSizes {
+ public:
+  SlotSizes(const ModelLayout& layout, const ScheduleShape& shape) {
+    for (int unit = 0; unit < shape.unit_count(); ++unit) {
+      const int64_t elements = layout.units[unit].element_count;
+      const int own = shape.OwnWeightSlot(unit);
+      (own < 0 ? streamed_ : own_[own]) = std::max(own < 0 ? streamed_ : 0, elements);
+    }
   }
-  return largest;
+
+  int64_t operator[](int slot) const {
+    const auto own = own_.find(slot);
+    return own == own_.end() ? streamed_ : own->second;
+  }
+
+ private:
+  std::map<int, int64_t> own_;
+  int64_t streamed_ = 0;
+};
+
+std::vector<int64_t> GradientSlotElements(const ModelLayout& layout, const ScheduleShape& shape) {
+  std::vector<int64_t> elements(shape.used_gradient_slot_count(), 0);
+  for (int unit = 0; unit < shape.unit_count(); ++unit) {
+    int64_t& slot = elements[shape.GradientSlot(unit)];
+    slot = std::max(slot, layout.units[unit].element_count);
+  }
+  return elements;
 }
 
-int64_t SlotElements(const ModelLayout& layout, int slot) {
-  if (slot == kEmbeddingSlot) {
-    return layout.units.front().element_count;
-  }
-  if (slot == kHeadSlot) {
-    return layout.units.back().element_count;
-  }
-  return LargestLayerElements(layout);
+// All but hi, which with bf16 compute is the weight slot.
+DeviceState TakeState(int64_t elements, DeviceBytes& bytes, Cursor& cursor) {
+  return {.hi = {},
+          .lo = cursor.Take(elements * kHalfBytes, bytes.states),
+          .moment1 = cursor.Take(elements * kFloatBytes, bytes.states),
+          .moment2 = cursor.Take(elements * kFloatBytes, bytes.states)};
 }
 
 int64_t ActivationTokens(const PipelineOptions& options) {
@@ -62,7 +89,8 @@ ScheduleShape MakeScheduleShape(const ModelLayout& layout, const PipelineOptions
           .weight_slot_count =
               options.resident_weights ? layout.layer_count() : options.weight_slot_count,
           .gradient_slot_count = options.gradient_slot_count,
-          .forward_only = forward_only};
+          .forward_only = forward_only,
+          .state_on_device = options.state_on_device};
 }
 
 DeviceMemoryMap MapDeviceMemory(const ModelLayout& layout, const PipelineOptions& options) {
@@ -74,28 +102,44 @@ DeviceMemoryMap MapDeviceMemory(const ModelLayout& layout, const PipelineOptions
 
   DeviceMemoryMap map;
   Cursor cursor;
+  const SlotSizes slot_sizes(layout, shape);
   for (int slot = 0; slot < shape.used_weight_slot_count(); ++slot) {
-    map.weight_slots.push_back(
-        cursor.Take(SlotElements(layout, slot) * compute_bytes, map.bytes.weights));
+    map.weight_slots.push_back(cursor.Take(slot_sizes[slot] * compute_bytes, map.bytes.weights));
   }
-  for (int slot = 0; slot < shape.used_gradient_slot_count(); ++slot) {
-    map.gradient_slots.push_back(cursor.Take(
-        SlotElements(layout, slot) * static_cast<int64_t>(sizeof(float)), map.bytes.gradients));
+  for (const int64_t elements : GradientSlotElements(layout, shape)) {
+    map.gradient_slots.push_back(cursor.Take(elements * kFloatBytes, map.bytes.gradients));
   }
   if (layout.tied) {
-    map.tied_matrix_gradient = cursor.Take(
-        table->element_count * static_cast<int64_t>(sizeof(float)), map.bytes.gradients);
+    map.tied_matrix_gradient = cursor.Take(table->element_count * kFloatBytes, map.bytes.gradients);
   }
-  for (const UnitLayout& unit : layout.units) {
-    map.squares.push_back(cursor.Take(static_cast<int64_t>(unit.tensors.size() * sizeof(double)),
-                                      map.bytes.gradients));
+  for (int unit = 0; unit < shape.unit_count(); ++unit) {
+    DeviceState& state = map.states.emplace_back();
+    if (shape.on_device(unit)) {
+      const int64_t elements = layout.units[unit].element_count;
+      state = TakeState(elements, map.bytes, cursor);
+      state.hi = options.compute_dtype == ComputeDtype::kBfloat16
+                     ? map.weight_slots[shape.OwnWeightSlot(unit)]
+                     : cursor.Take(elements * kHalfBytes, map.bytes.states);
+    }
   }
   map.activation_tokens = ActivationTokens(options);
   const int64_t boundary_bytes = map.activation_tokens * table->shape[1] * compute_bytes;
   for (int unit = 0; unit < layout.head_unit(); ++unit) {
+    const int64_t kept_bytes = options.kept_token_bytes[static_cast<int>(options.keep_of(unit))];
     map.boundaries.push_back(cursor.Take(boundary_bytes, map.bytes.activations));
+    map.kept.push_back(
+        cursor.Take(unit == 0 ? 0 : map.activation_tokens * kept_bytes, map.bytes.activations));
   }
   map.hidden_gradients = cursor.Take(boundary_bytes, map.bytes.activations);
+  for (int slot = 0; slot < shape.activation_slot_count(); ++slot) {
+    map.batch_tables.push_back(cursor.Take(options.batch_table_bytes, map.bytes.activations));
+  }
+  map.results = cursor.Take(ResultsLayout(layout, options.max_micro_batches).size_bytes(),
+                            map.bytes.workspace);
+  if (options.stages_loads && options.compute_dtype == ComputeDtype::kFloat32) {
+    map.load_staging = cursor.Take(layout.LargestUnitElements() * kFloatBytes, map.bytes.workspace);
+  }
+  map.sum_scratch = cursor.Take(DeviceMath::kSumScratchBytes, map.bytes.workspace);
   map.workspace = cursor.Take(options.workspace_bytes, map.bytes.workspace);
   return map;
 }

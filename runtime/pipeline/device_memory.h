@@ -17,10 +17,11 @@ namespace megatrain {
 struct DeviceBytes {
   int64_t weights = 0;
   int64_t gradients = 0;
-  int64_t activations = 0;
+  int64_t states = 0;       // low halves and moments of units that the device updates
+  int64_t activations = 0;  // boundaries and what layers keep
   int64_t workspace = 0;
 
-  int64_t total() const { return weights + gradients + activations + workspace; }
+  int64_t total() const { return weights + gradients + states + activations + workspace; }
 };
 
 // A part of the arena; starts at a multiple of kDeviceAlignmentBytes.
@@ -29,20 +30,29 @@ struct DeviceRegion {
   int64_t size_bytes = 0;
 };
 
-inline constexpr int64_t kDeviceAlignmentBytes = 64;
+inline constexpr int64_t kDeviceAlignmentBytes = 256;
 
-// A micro-batch's boundaries start at a multiple of so many tokens, hence aligned whatever the
-// hidden size is.
-inline constexpr int64_t kActivationAlignmentTokens = 32;
+// Of a unit whose state is on the device; empty regions for all others.
+struct DeviceState {
+  DeviceRegion hi;  // with bf16 compute it is the weight slot
+  DeviceRegion lo;
+  DeviceRegion moment1;
+  DeviceRegion moment2;
+};
 
 // Where everything lies in one arena of bytes.total() bytes.
 struct DeviceMemoryMap {
   std::vector<DeviceRegion> weight_slots;    // by weight slot, in compute dtype
   std::vector<DeviceRegion> gradient_slots;  // by gradient slot, fp32 by the unit's layout
   DeviceRegion tied_matrix_gradient;         // of a tied model, fp32 [vocab, d]: the head's part
-  std::vector<DeviceRegion> squares;         // by unit, fp64: one a tensor
+  std::vector<DeviceState> states;           // by unit
   std::vector<DeviceRegion> boundaries;      // by unit below the head, [activation_tokens, d]
+  std::vector<DeviceRegion> kept;            // by unit below the head, of all activation tokens
   DeviceRegion hidden_gradients;             // [activation_tokens, d]
+  std::vector<DeviceRegion> batch_tables;    // by activation slot
+  DeviceRegion results;                      // by ResultsLayout
+  DeviceRegion load_staging;                 // DeviceMath::LoadFloats'
+  DeviceRegion sum_scratch;                  // DeviceMath::SumOfSquares'
   DeviceRegion workspace;
   int64_t activation_tokens = 0;  // micro-batches whose boundaries live at once, aligned each
   DeviceBytes bytes;

@@ -19,10 +19,21 @@ PipelineOptions Options() {
 }
 
 std::vector<DeviceRegion> AllRegions(const DeviceMemoryMap& map) {
-  std::vector<DeviceRegion> regions = {map.tied_matrix_gradient, map.hidden_gradients,
-                                       map.workspace};
-  for (const auto* list : {&map.weight_slots, &map.gradient_slots, &map.squares, &map.boundaries}) {
+  std::vector<DeviceRegion> regions = {
+      map.tied_matrix_gradient, map.hidden_gradients, map.results,
+      map.load_staging,         map.sum_scratch,      map.workspace};
+  for (const auto* list :
+       {&map.weight_slots, &map.gradient_slots, &map.boundaries, &map.kept, &map.batch_tables}) {
     regions.insert(regions.end(), list->begin(), list->end());
+  }
+  for (const DeviceState& state : map.states) {
+    regions.insert(regions.end(), {state.lo, state.moment1, state.moment2});
+    const bool shares_slot = std::any_of(
+        map.weight_slots.begin(), map.weight_slots.end(),
+        [&state](const DeviceRegion& slot) { return slot.offset_bytes == state.hi.offset_bytes; });
+    if (!shares_slot) {
+      regions.push_back(state.hi);
+    }
   }
   std::erase_if(regions, [](const DeviceRegion& region) { return region.size_bytes == 0; });
   std::sort(regions.begin(), regions.end(), [](const DeviceRegion& a, const DeviceRegion& b) {
@@ -38,6 +49,11 @@ TEST(DeviceMemoryTest, RegionsFillTheArenaWithoutOverlap) {
         PipelineOptions options = Options();
         options.order = order;
         options.compute_dtype = dtype;
+        options.stages_loads = true;
+        options.state_on_device = {true, false, true, true, false, false};
+        options.keep = std::vector<KeepLevel>(6, KeepLevel::kAll);
+        options.kept_token_bytes = {0, 10, 20, 30};
+        options.batch_table_bytes = 100;
         const DeviceMemoryMap map = MapDeviceMemory(SmallLayout(tied), options);
         int64_t end = 0;
         for (const DeviceRegion& region : AllRegions(map)) {
@@ -58,18 +74,47 @@ TEST(DeviceMemoryTest, CountsSlotsByPlacement) {
   const int64_t head = layout.units.back().element_count;
 
   PipelineOptions options = Options();
-  EXPECT_EQ(MapDeviceMemory(layout, options).bytes.weights, 4 * (embedding + head + 2 * layer));
+  const auto expect_weights = [&](int64_t size_bytes) {
+    const int64_t actual = MapDeviceMemory(layout, options).bytes.weights;
+    EXPECT_GE(actual, size_bytes);
+    EXPECT_LE(actual, size_bytes + 6 * kDeviceAlignmentBytes);
+  };
+  expect_weights(4 * (embedding + head + 2 * layer));
   options.compute_dtype = ComputeDtype::kBfloat16;
-  EXPECT_EQ(MapDeviceMemory(layout, options).bytes.weights, 2 * (embedding + head + 2 * layer));
+  expect_weights(2 * (embedding + head + 2 * layer));
   options.resident_weights = true;
-  EXPECT_EQ(MapDeviceMemory(layout, options).bytes.weights, 2 * (embedding + head + 4 * layer));
+  expect_weights(2 * (embedding + head + 4 * layer));
 
-  const int64_t squares = 6 * 128;  // at most sixteen tensors of 8 bytes a unit, aligned
   const int64_t three = 4 * (embedding + head + 3 * layer);
   EXPECT_GE(MapDeviceMemory(layout, options).bytes.gradients, three);
-  EXPECT_LE(MapDeviceMemory(layout, options).bytes.gradients, three + squares);
+  EXPECT_LE(MapDeviceMemory(layout, options).bytes.gradients, three + 5 * kDeviceAlignmentBytes);
   options.order = MicroBatchOrder::kMicroBatchMajor;
   EXPECT_GE(MapDeviceMemory(layout, options).bytes.gradients, three + 4 * layer);
+}
+
+TEST(DeviceMemoryTest, AUnitOnTheDeviceHasItsStateThereAndItsOwnSlots) {
+  const ModelLayout layout = SmallLayout(/*tied=*/false);
+  const int64_t layer = layout.units[1].element_count;
+  PipelineOptions options = Options();
+  const DeviceBytes streamed = MapDeviceMemory(layout, options).bytes;
+  EXPECT_EQ(streamed.states, 0);
+  options.state_on_device = {false, false, true, false, false, false};
+  const DeviceMemoryMap map = MapDeviceMemory(layout, options);
+  EXPECT_EQ(map.bytes.states, (2 + 2 + 4 + 4) * layer);
+  EXPECT_EQ(map.bytes.weights, streamed.weights + 4 * layer);
+  EXPECT_EQ(map.bytes.gradients, streamed.gradients + 4 * layer);
+  options.compute_dtype = ComputeDtype::kBfloat16;  // the upper half is the weight slot
+  EXPECT_EQ(MapDeviceMemory(layout, options).bytes.states, (2 + 4 + 4) * layer);
+}
+
+TEST(DeviceMemoryTest, KeptActivationsCountByLayerAndToken) {
+  PipelineOptions options = Options();
+  options.kept_token_bytes = {0, 64, 128, 256};
+  const int64_t none = MapDeviceMemory(SmallLayout(false), options).bytes.activations;
+  options.keep = {KeepLevel::kNothing,   KeepLevel::kAll,     KeepLevel::kNothing,
+                  KeepLevel::kAttention, KeepLevel::kNothing, KeepLevel::kNothing};
+  const DeviceMemoryMap map = MapDeviceMemory(SmallLayout(false), options);
+  EXPECT_EQ(map.bytes.activations, none + map.activation_tokens * (256 + 64));
 }
 
 TEST(DeviceMemoryTest, ATiedModelHasTwoAccumulatorsOfItsTable) {

@@ -3,8 +3,9 @@
 namespace megatrain {
 
 ScheduleExecutor::ScheduleExecutor(Device& device) : device_(device) {
-  for (std::unique_ptr<Stream>& stream : streams_) {
-    stream = device_.MakeStream();
+  for (const StreamKind kind : kAllStreams) {
+    streams_[static_cast<int>(kind)] = device_.MakeStream(
+        kind == StreamKind::kOptimizer ? StreamPlace::kHost : StreamPlace::kDevice);
   }
 }
 
@@ -20,6 +21,10 @@ void ScheduleExecutor::Issue(const Schedule& schedule, OperationRunner& runner, 
       stream.Record(EventOf(record, result));
     }
   }
+}
+
+void ScheduleExecutor::Enqueue(StreamKind stream, Work work) {
+  streams_[static_cast<int>(stream)]->Enqueue(std::move(work));
 }
 
 StreamFigures ScheduleExecutor::Figures(StreamKind stream) const {

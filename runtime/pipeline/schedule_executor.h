@@ -32,6 +32,9 @@ class ScheduleExecutor {
   // until all of it is over; `result` is what stands for kResult.
   void Issue(const Schedule& schedule, OperationRunner& runner, Event& result);
 
+  // Work of no schedule, after all that was issued to that stream.
+  void Enqueue(StreamKind stream, Work work);
+
   StreamFigures Figures(StreamKind stream) const;
 
  private:

@@ -94,32 +94,36 @@ class PlainLoops {
     std::vector<float> hidden_gradient(size);
     MT_CHECK(
         templates_.EmbedForward(weights_[0].data(), batch, hidden[0].data(), workspace()).ok());
+    const auto layer = [&](int unit) {
+      return ModelTemplates::LayerArguments{
+          .unit = unit, .weights = weights_[unit].data(), .input = hidden[unit - 1].data()};
+    };
     for (int unit = 1; unit < head; ++unit) {
-      MT_CHECK(templates_
-                   .LayerForward(unit, weights_[unit].data(), batch, hidden[unit - 1].data(),
-                                 hidden[unit].data(), workspace())
-                   .ok());
+      MT_CHECK(templates_.LayerForward(layer(unit), batch, hidden[unit].data(), workspace()).ok());
     }
-    const auto result = templates_.Head(
-        {.head_weights = weights_[head].data(),
-         .matrix = layout_.tied ? weights_[0].data() : HeadMatrix(weights_[head], dtype_),
-         .input = hidden[head - 1].data(),
-         .head_gradients = gradients_[head].data(),
-         .matrix_gradient = layout_.tied ? tied_gradient_.data()
-                                         : HeadMatrix(gradients_[head], ComputeDtype::kFloat32),
-         .hidden_gradient = hidden_gradient.data(),
-         .loss_scale = 1.0 / loss_tokens},
-        batch, workspace());
+    HeadResult result;
+    const ModelTemplates::HeadInput input = {
+        .head_weights = weights_[head].data(),
+        .matrix = layout_.tied ? weights_[0].data() : HeadMatrix(weights_[head], dtype_),
+        .hidden = hidden[head - 1].data(),
+        .result = &result};
+    const ModelTemplates::HeadGradients gradients = {
+        .head = gradients_[head].data(),
+        .matrix = layout_.tied ? tied_gradient_.data()
+                               : HeadMatrix(gradients_[head], ComputeDtype::kFloat32),
+        .hidden = hidden_gradient.data(),
+        .loss_scale = 1.0 / loss_tokens};
+    MT_CHECK(templates_.Head(input, gradients, batch, workspace()).ok());
     for (int unit = head - 1; unit > 0; --unit) {
       MT_CHECK(templates_
-                   .LayerBackward(unit, weights_[unit].data(), batch, hidden[unit - 1].data(),
-                                  hidden_gradient.data(), gradients_[unit].data(), workspace())
+                   .LayerBackward(layer(unit), batch, hidden_gradient.data(),
+                                  gradients_[unit].data(), workspace())
                    .ok());
     }
     MT_CHECK(
         templates_.EmbedBackward(batch, hidden_gradient.data(), gradients_[0].data(), workspace())
             .ok());
-    return result->loss_sum;
+    return result.loss_sum;
   }
 
   double Update(const StepInput& input) {

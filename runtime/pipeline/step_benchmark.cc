@@ -16,6 +16,7 @@
 #include "runtime/hoststore/split_float.h"
 #include "runtime/model/model_templates.h"
 #include "runtime/model/workspace_size.h"
+#include "runtime/pipeline/host_math.h"
 #include "runtime/pipeline/step_pipeline.h"
 
 namespace megatrain {
@@ -103,10 +104,11 @@ absl::Status Run(const Arguments& arguments) {
   const Rows rows = DrawRows(arguments, config.vocab_size, random);
   const int64_t tokens = static_cast<int64_t>(rows.tokens.size());
   CpuDevice device(clock);
+  HostMath math;
   OptimizerPool pool(kOptimizerThreads);
   MT_ASSIGN_OR_RETURN(const auto pipeline,
                       StepPipeline::Create(
-                          {device, *store, *templates, pool}, layout,
+                          {device, math, *store, *templates, pool}, layout,
                           {.weight_slot_count = arguments.weight_slots,
                            .max_micro_batch_tokens = tokens,
                            .max_step_tokens = tokens,

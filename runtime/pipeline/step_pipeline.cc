@@ -24,6 +24,17 @@ absl::Status CheckOptions(const PipelineOptions& options) {
   return require(options.workspace_bytes >= 0, "workspace_bytes");
 }
 
+absl::Status CheckTemplates(const ModelTemplates& templates, const PipelineOptions& options) {
+  bool fits = templates.BatchTableBytes() <= options.batch_table_bytes;
+  for (const KeepLevel level : options.keep) {
+    fits = fits &&
+           templates.KeptTokenBytes(level) <= options.kept_token_bytes[static_cast<int>(level)];
+  }
+  return fits ? absl::OkStatus()
+              : absl::InvalidArgumentError(
+                    "pipeline: the plan has too little memory for what the templates keep");
+}
+
 int64_t TokenCount(const MicroBatch& batch) { return static_cast<int64_t>(batch.tokens.size()); }
 
 }  // namespace
@@ -34,9 +45,20 @@ absl::StatusOr<std::unique_ptr<StepPipeline>> StepPipeline::Create(const Parts& 
   MT_RETURN_IF_ERROR(CheckOptions(options));
   MT_CHECK(parts.store.unit_count() == static_cast<int>(layout.units.size()));
   auto pipeline = std::unique_ptr<StepPipeline>(new StepPipeline(parts, layout, options));
-  MT_ASSIGN_OR_RETURN(pipeline->arena_, parts.device.Allocate(pipeline->state_.map.bytes.total()));
-  pipeline->state_.device = pipeline->arena_->data();
+  MT_RETURN_IF_ERROR(CheckTemplates(parts.templates, options));
+  MT_RETURN_IF_ERROR(pipeline->Allocate());
+  pipeline->executor_.Enqueue(StreamKind::kHostToDevice,
+                              pipeline->StateTransfer(/*to_device=*/true));
+  MT_RETURN_IF_ERROR(parts.device.Drain());
   return pipeline;
+}
+
+absl::Status StepPipeline::Allocate() {
+  MT_ASSIGN_OR_RETURN(arena_, device_.Allocate(state_.map.bytes.total()));
+  MT_ASSIGN_OR_RETURN(host_results_, device_.AllocateHost(state_.results_layout.size_bytes()));
+  state_.device = arena_->data();
+  state_.host_results = host_results_->data();
+  return absl::OkStatus();
 }
 
 StepPipeline::StepPipeline(const Parts& parts, const ModelLayout& layout,
@@ -45,9 +67,11 @@ StepPipeline::StepPipeline(const Parts& parts, const ModelLayout& layout,
       state_{.layout = layout,
              .store = parts.store,
              .templates = parts.templates,
+             .math = parts.math,
              .pool = parts.pool,
              .options = options,
-             .map = MapDeviceMemory(layout, options)},
+             .map = MapDeviceMemory(layout, options),
+             .results_layout = ResultsLayout(layout, options.max_micro_batches)},
       executor_(parts.device) {}
 
 StepPipeline::~StepPipeline() = default;
@@ -56,7 +80,7 @@ absl::Status StepPipeline::SubmitStep(StepInput input) {
   if (input.loss_token_count < 1) {
     return absl::InvalidArgumentError("a step needs at least one token with a loss");
   }
-  MT_RETURN_IF_ERROR(CheckMicroBatches(input.micro_batches));
+  MT_RETURN_IF_ERROR(PrepareMicroBatches(input.micro_batches));
   MT_ASSIGN_OR_RETURN(auto run, Issue(std::move(input), /*forward_only=*/false));
   waiting_.push_back(std::move(run));
   return absl::OkStatus();
@@ -77,7 +101,7 @@ absl::StatusOr<double> StepPipeline::Evaluate(std::span<const MicroBatch> micro_
   double loss_sum = 0;
   while (!micro_batches.empty()) {
     const auto group = micro_batches.first(EvaluationGroupSize(micro_batches));
-    MT_RETURN_IF_ERROR(CheckMicroBatches(group));
+    MT_RETURN_IF_ERROR(PrepareMicroBatches(group));
     MT_ASSIGN_OR_RETURN(
         evaluation_, Issue({.micro_batches = {group.begin(), group.end()}}, /*forward_only=*/true));
     MT_RETURN_IF_ERROR(device_.Await(evaluation_->result_known()));
@@ -89,7 +113,55 @@ absl::StatusOr<double> StepPipeline::Evaluate(std::span<const MicroBatch> micro_
   return loss_sum;
 }
 
-absl::Status StepPipeline::Drain() { return device_.Drain(); }
+absl::Status StepPipeline::WaitForUpdates() { return device_.Drain(); }
+
+absl::Status StepPipeline::Drain() {
+  MT_RETURN_IF_ERROR(WaitForUpdates());
+  executor_.Enqueue(StreamKind::kDeviceToHost, StateTransfer(/*to_device=*/false));
+  return device_.Drain();
+}
+
+Work StepPipeline::StateTransfer(bool to_device) {
+  return [this, to_device](Launcher& launcher) {
+    const auto copy = [&](const DeviceRegion& region, void* host, int64_t size_bytes) {
+      std::byte* device = state_.device + region.offset_bytes;
+      if (to_device) {
+        launcher.CopyToDevice(device, host, size_bytes);
+      } else {
+        launcher.CopyToHost(host, device, size_bytes);
+      }
+    };
+    const ScheduleShape shape = MakeScheduleShape(state_.layout, state_.options, 1, false);
+    for (int unit = 0; unit < shape.unit_count(); ++unit) {
+      if (!shape.on_device(unit)) {
+        continue;
+      }
+      const DeviceState& state = state_.map.states[unit];
+      const int64_t count = state_.layout.units[unit].element_count;
+      const HostStore::Access access = state_.store.BeginAccess(unit);
+      copy(state.hi, state_.store.hi(unit), count * static_cast<int64_t>(sizeof(uint16_t)));
+      copy(state.lo, state_.store.lo(unit), count * static_cast<int64_t>(sizeof(int16_t)));
+      copy(state.moment1, state_.store.moment1(unit), count * static_cast<int64_t>(sizeof(float)));
+      copy(state.moment2, state_.store.moment2(unit), count * static_cast<int64_t>(sizeof(float)));
+      if (to_device && state_.options.compute_dtype == ComputeDtype::kFloat32) {
+        MT_RETURN_IF_ERROR(JoinWeights(unit, launcher));
+      }
+    }
+    return absl::OkStatus();
+  };
+}
+
+// The fp32 weights that the templates read, from the halves of a unit on the device.
+absl::Status StepPipeline::JoinWeights(int unit, Launcher& launcher) {
+  const ScheduleShape shape = MakeScheduleShape(state_.layout, state_.options, 1, false);
+  const DeviceRegion& slot = state_.map.weight_slots[shape.OwnWeightSlot(unit)];
+  const DeviceState& state = state_.map.states[unit];
+  return state_.math.JoinFloats(
+      reinterpret_cast<const uint16_t*>(state_.device + state.hi.offset_bytes),
+      reinterpret_cast<const int16_t*>(state_.device + state.lo.offset_bytes),
+      reinterpret_cast<float*>(state_.device + slot.offset_bytes),
+      state_.layout.units[unit].element_count, launcher);
+}
 
 std::array<StreamFigures, kStreamCount> StepPipeline::Figures() const {
   std::array<StreamFigures, kStreamCount> figures;
@@ -123,6 +195,14 @@ absl::Status StepPipeline::CheckMicroBatches(std::span<const MicroBatch> micro_b
   return absl::OkStatus();
 }
 
+absl::Status StepPipeline::PrepareMicroBatches(std::span<const MicroBatch> micro_batches) {
+  MT_RETURN_IF_ERROR(CheckMicroBatches(micro_batches));
+  for (const MicroBatch& batch : micro_batches) {
+    MT_RETURN_IF_ERROR(state_.templates.Prepare(batch));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<const Schedule*> StepPipeline::ScheduleFor(int micro_batch_count,
                                                           bool forward_only) {
   const std::pair<int, bool> key = {micro_batch_count, forward_only};
@@ -139,7 +219,7 @@ absl::StatusOr<const Schedule*> StepPipeline::ScheduleFor(int micro_batch_count,
 absl::StatusOr<std::unique_ptr<StepRun>> StepPipeline::Issue(StepInput input, bool forward_only) {
   MT_ASSIGN_OR_RETURN(const Schedule* schedule,
                       ScheduleFor(static_cast<int>(input.micro_batches.size()), forward_only));
-  auto run = std::make_unique<StepRun>(state_, std::move(input), device_.MakeEvent());
+  auto run = std::make_unique<StepRun>(state_, std::move(input), forward_only, device_.MakeEvent());
   executor_.Issue(*schedule, *run, run->result_known());
   return run;
 }

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "runtime/config/model_layout.h"
 #include "runtime/device/device.h"
+#include "runtime/device/device_math.h"
 #include "runtime/device/stream_figures.h"
 #include "runtime/hoststore/host_store.h"
 #include "runtime/model/layer_template.h"
@@ -41,13 +42,15 @@ class StepPipeline {
   // All of these must outlive the pipeline. The optimizer's threads are `pool`'s.
   struct Parts {
     Device& device;
+    DeviceMath& math;  // of that device
     HostStore& store;  // gradients of 2 or 4 bytes an element: rounded to bf16 or kept
     ModelTemplates& templates;
     OptimizerPool& pool;
   };
 
-  // Takes all device memory at once. INVALID_ARGUMENT when an option is not positive,
-  // RESOURCE_EXHAUSTED when the device has not that much.
+  // Takes all device memory at once, and copies there what is to stay: the store's weights and
+  // moments must be there by now. INVALID_ARGUMENT when an option is not positive or below what the
+  // templates need, RESOURCE_EXHAUSTED when the device has not that much.
   static absl::StatusOr<std::unique_ptr<StepPipeline>> Create(const Parts& parts,
                                                               const ModelLayout& layout,
                                                               const PipelineOptions& options);
@@ -69,8 +72,14 @@ class StepPipeline {
   // Any number of micro-batches; each within the options' limits.
   absl::StatusOr<double> Evaluate(std::span<const MicroBatch> micro_batches);
 
-  // Blocks until all submitted steps and their updates are over: then the store holds the result.
+  // Blocks until all submitted steps and their updates are over.
+  absl::Status WaitForUpdates();
+
+  // The same, and then the store holds the result, also of units whose state is on the device.
   absl::Status Drain();
+
+  // Device and pinned memory in use, all of it taken by Create.
+  int64_t device_bytes() const { return state_.map.bytes.total(); }
 
   // By StreamKind; cumulative since Create.
   std::array<StreamFigures, kStreamCount> Figures() const;
@@ -78,7 +87,12 @@ class StepPipeline {
  private:
   StepPipeline(const Parts& parts, const ModelLayout& layout, const PipelineOptions& options);
 
+  absl::Status Allocate();
+  // Work that copies the state of every unit on the device there, or back to the store.
+  Work StateTransfer(bool to_device);
+  absl::Status JoinWeights(int unit, Launcher& launcher);
   absl::Status CheckMicroBatches(std::span<const MicroBatch> micro_batches) const;
+  absl::Status PrepareMicroBatches(std::span<const MicroBatch> micro_batches);
   absl::StatusOr<const Schedule*> ScheduleFor(int micro_batch_count, bool forward_only);
   absl::StatusOr<std::unique_ptr<StepRun>> Issue(StepInput input, bool forward_only);
   int EvaluationGroupSize(std::span<const MicroBatch> micro_batches) const;
@@ -86,6 +100,7 @@ class StepPipeline {
   Device& device_;
   PipelineState state_;
   std::unique_ptr<DeviceBuffer> arena_;
+  std::unique_ptr<DeviceBuffer> host_results_;
   std::map<std::pair<int, bool>, Schedule> schedules_;  // by micro-batch count, forward-only
   std::deque<std::unique_ptr<StepRun>> waiting_;        // steps whose result is not taken
   std::unique_ptr<StepRun> updating_;                   // the step whose result was taken last

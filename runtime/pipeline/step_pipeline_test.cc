@@ -19,6 +19,7 @@
 #include "runtime/device/virtual_device.h"
 #include "runtime/hoststore/split_float.h"
 #include "runtime/pipeline/counting_templates.h"
+#include "runtime/pipeline/host_math.h"
 #include "runtime/pipeline/small_training.h"
 
 namespace megatrain {
@@ -39,6 +40,8 @@ struct Placement {
   int gradient_slots = 1;
   bool resident = false;
   int threads = 1;
+  std::vector<bool> on_device = {};
+  std::vector<KeepLevel> keep = {};
 };
 
 std::string Describe(const Placement& p) {
@@ -46,7 +49,23 @@ std::string Describe(const Placement& p) {
          std::to_string(p.dtype == ComputeDtype::kBfloat16) + " order " +
          std::to_string(static_cast<int>(p.order)) + " weight slots " +
          std::to_string(p.weight_slots) + " gradient slots " + std::to_string(p.gradient_slots) +
-         " resident " + std::to_string(p.resident) + " threads " + std::to_string(p.threads);
+         " resident " + std::to_string(p.resident) + " threads " + std::to_string(p.threads) +
+         " units on the device " +
+         std::to_string(std::count(p.on_device.begin(), p.on_device.end(), true)) + " keeps " +
+         std::to_string(!p.keep.empty());
+}
+
+// Of six units: the ends, a layer in the middle, all but one layer, all.
+std::vector<std::vector<bool>> SomeOnDevice() {
+  return {{true, false, false, false, false, true},
+          {false, false, true, false, false, false},
+          {true, true, true, false, true, true},
+          {true, true, true, true, true, true}};
+}
+
+std::vector<KeepLevel> SomeKept() {
+  return {KeepLevel::kNothing, KeepLevel::kAll,       KeepLevel::kNothing,
+          KeepLevel::kAll,     KeepLevel::kAttention, KeepLevel::kNothing};
 }
 
 std::vector<Placement> AllPlacements() {
@@ -58,6 +77,9 @@ std::vector<Placement> AllPlacements() {
           placements.push_back({tied, dtype, order, slots, slots, false, 1 + slots % 2});
         }
         placements.push_back({tied, dtype, order, 1, 1, true, 2});
+        for (const std::vector<bool>& on_device : SomeOnDevice()) {
+          placements.push_back({tied, dtype, order, 2, 1, false, 2, on_device, SomeKept()});
+        }
       }
     }
   }
@@ -72,16 +94,19 @@ struct Rig {
         store(SmallStore(layout, p.dtype)),
         templates(layout, p.dtype),
         pool(p.threads) {
-    auto created = StepPipeline::Create({*device, *store, templates, pool}, layout,
+    auto created = StepPipeline::Create({*device, math, *store, templates, pool}, layout,
                                         {.order = p.order,
                                          .weight_slot_count = p.weight_slots,
                                          .gradient_slot_count = p.gradient_slots,
                                          .resident_weights = p.resident,
+                                         .state_on_device = p.on_device,
+                                         .keep = p.keep,
                                          .compute_dtype = p.dtype,
                                          .max_micro_batch_tokens = kSmallMicroBatchTokens,
                                          .max_step_tokens = kSmallStepTokens,
                                          .max_micro_batches = kSmallMicroBatches,
-                                         .workspace_bytes = CountingTemplates::kWorkspaceBytes});
+                                         .workspace_bytes = CountingTemplates::kWorkspaceBytes,
+                                         .kept_token_bytes = {0, 32, 32, 32}});
     EXPECT_TRUE(created.ok()) << created.status();
     pipeline = *std::move(created);
   }
@@ -113,6 +138,7 @@ struct Rig {
 
   const ModelLayout layout;
   std::unique_ptr<Device> device;
+  HostMath math;
   std::unique_ptr<HostStore> store;
   CountingTemplates templates;
   OptimizerPool pool;
@@ -326,8 +352,10 @@ StepResult ExpectSkippedFor(const Placement& placement, int unit, int64_t elemen
 
 TEST(StepPipelineTest, ALossThatIsNotFiniteIsLocatedAndLeavesTheStoreAlone) {
   for (const Placement& placement : AllPlacements()) {
-    if (placement.tied) {
-      continue;  // the table is read by the head too, so every document may show it
+    if (placement.tied || !placement.on_device.empty()) {
+      // A tied table is read by the head too, so every document may show it; and what is on the
+      // device cannot be broken in the store.
+      continue;
     }
     SCOPED_TRACE(Describe(placement));
     const StepResult in_table = ExpectSkippedFor(placement, /*unit=*/0, 6 * 8);

@@ -1,56 +1,42 @@
 #include "runtime/pipeline/step_run.h"
 
-#include <algorithm>
-#include <cmath>
-#include <numeric>
 #include <utility>
 
 #include "runtime/base/check.h"
 #include "runtime/base/status_macros.h"
-#include "runtime/hoststore/split_float.h"
 #include "runtime/optimizer/update_unit.h"
-#include "runtime/pipeline/gradient_math.h"
+#include "runtime/pipeline/step_verdict.h"
 
 namespace megatrain {
 namespace {
 
 constexpr uint8_t kPoison = 0xff;  // a NaN in fp32 and in bf16
 
-// Keeps the divisor off zero, as torch.nn.utils.clip_grad_norm_ does.
-constexpr double kClipEpsilon = 1e-6;
-
-// A gradient beyond this has no bf16.
-constexpr double kLargestNorm = 3.3895313892515355e38;
-
 int64_t RoundUpTokens(int64_t tokens) {
   return (tokens + kActivationAlignmentTokens - 1) / kActivationAlignmentTokens *
          kActivationAlignmentTokens;
 }
 
-int DocumentOf(const MicroBatch& batch, int64_t token) {
-  const auto next =
-      std::upper_bound(batch.document_offsets.begin(), batch.document_offsets.end(), token);
-  return static_cast<int>(next - batch.document_offsets.begin()) - 1;
-}
-
 }  // namespace
 
-StepRun::StepRun(PipelineState& state, StepInput input, std::unique_ptr<Event> result_known)
+StepRun::StepRun(PipelineState& state, StepInput input, bool forward_only,
+                 std::unique_ptr<Event> result_known)
     : state_(state),
       input_(std::move(input)),
-      result_known_(std::move(result_known)),
-      losses_(input_.micro_batches.size(), 0.0) {
+      forward_only_(forward_only),
+      result_known_(std::move(result_known)) {
+  const bool layer_major = state_.options.order == MicroBatchOrder::kLayerMajor;
   int64_t start = 0;
-  for (const MicroBatch& batch : input_.micro_batches) {
+  int slot = 0;
+  for (MicroBatch& batch : input_.micro_batches) {
     activation_starts_.push_back(start);
-    if (state_.options.order == MicroBatchOrder::kLayerMajor) {
+    batch.device_tables = At(state_.map.batch_tables[slot]);
+    if (layer_major) {
       start += RoundUpTokens(static_cast<int64_t>(batch.tokens.size()));
+      ++slot;
     }
   }
   MT_CHECK(start <= state_.map.activation_tokens);
-  for (const UnitLayout& unit : state_.layout.units) {
-    squares_.emplace_back(unit.tensors.size(), 0.0);
-  }
 }
 
 absl::Status StepRun::Run(const Operation& operation, Launcher& launcher) {
@@ -58,175 +44,194 @@ absl::Status StepRun::Run(const Operation& operation, Launcher& launcher) {
     ClearGradients(operation, launcher);
   }
   MT_RETURN_IF_ERROR(Dispatch(operation, launcher));
-  PoisonFreedSlots(operation, launcher);
+  if (state_.options.poisons_freed_slots) {
+    PoisonFreedSlots(operation, launcher);
+  }
   return absl::OkStatus();
 }
 
 absl::Status StepRun::Dispatch(const Operation& operation, Launcher& launcher) {
   switch (operation.kind) {
     case OperationKind::kLoadWeights:
-      LoadWeights(operation, launcher);
-      break;
+      return LoadWeights(operation, launcher);
     case OperationKind::kEmbedForward:
+      return Embed(operation, launcher);
     case OperationKind::kLayerForward:
-      return Forward(operation);
+      return Forward(operation, launcher);
     case OperationKind::kHead:
-      return Head(operation);
     case OperationKind::kHeadLoss:
-      return HeadLoss(operation);
+      return Head(operation, launcher);
     case OperationKind::kLayerBackward:
+      return LayerBackward(operation, launcher);
     case OperationKind::kEmbedBackward:
-      return Backward(operation);
+      return EmbedBackward(operation, launcher);
     case OperationKind::kFinalizeGradients:
-      FinalizeGradients(operation);
-      break;
+      return FinalizeGradients(operation, launcher);
     case OperationKind::kDownloadGradients:
       DownloadGradients(operation, launcher);
       break;
+    case OperationKind::kDownloadResults:
+      launcher.CopyToHost(state_.host_results, Results(), state_.results_layout.size_bytes());
+      break;
     case OperationKind::kNorm:
-      TakeNorm();
+      TakeResults();
       break;
     case OperationKind::kUpdate:
       Update(operation);
       break;
+    case OperationKind::kUpdateOnDevice:
+      return UpdateOnDevice(operation, launcher);
   }
   return absl::OkStatus();
 }
 
-void StepRun::LoadWeights(const Operation& operation, Launcher& launcher) {
+absl::Status StepRun::LoadWeights(const Operation& operation, Launcher& launcher) {
   const int unit = operation.unit;
   const int64_t count = state_.layout.units[unit].element_count;
   std::byte* slot = At(state_.map.weight_slots[operation.weight_slot]);
   const HostStore::Access access = state_.store.BeginAccess(unit);
-  if (state_.options.compute_dtype == ComputeDtype::kBfloat16) {
-    launcher.CopyToDevice(slot, state_.store.hi(unit), count * SizeBytes(ComputeDtype::kBfloat16));
-  } else {
-    JoinFloats(state_.store.hi(unit), state_.store.lo(unit),
-               {reinterpret_cast<float*>(slot), static_cast<size_t>(count)});
+  if (state_.options.compute_dtype == ComputeDtype::kFloat32) {
+    return state_.math.LoadFloats(state_.store.hi(unit), state_.store.lo(unit),
+                                  reinterpret_cast<float*>(slot), At(state_.map.load_staging),
+                                  count, launcher);
   }
+  launcher.CopyToDevice(slot, state_.store.hi(unit), count * SizeBytes(ComputeDtype::kBfloat16));
+  return absl::OkStatus();
 }
 
-absl::Status StepRun::Forward(const Operation& operation) {
-  const MicroBatch& batch = input_.micro_batches[operation.micro_batch];
+absl::Status StepRun::Embed(const Operation& operation, Launcher& launcher) {
+  const MicroBatch& batch = Batch(operation);
+  void* tables = At(state_.map.batch_tables[operation.activation_slot]);
+  std::byte* output = Boundary(0, operation.activation_slot);
+  MT_RETURN_IF_ERROR(state_.templates.BindBatch(batch, tables, WorkspaceOf(launcher)));
+  MT_RETURN_IF_ERROR(
+      state_.templates.EmbedForward(Weights(operation), batch, output, WorkspaceOf(launcher)));
+  return Mark(0, operation, output, launcher);
+}
+
+absl::Status StepRun::Forward(const Operation& operation, Launcher& launcher) {
   std::byte* output = Boundary(operation.unit, operation.activation_slot);
-  if (operation.kind == OperationKind::kEmbedForward) {
-    return state_.templates.EmbedForward(Weights(operation), batch, output, workspace());
-  }
-  return state_.templates.LayerForward(operation.unit, Weights(operation), batch,
-                                       Boundary(operation.unit - 1, operation.activation_slot),
-                                       output, workspace());
+  MT_RETURN_IF_ERROR(state_.templates.LayerForward(LayerArguments(operation), Batch(operation),
+                                                   output, WorkspaceOf(launcher)));
+  return Mark(operation.unit, operation, output, launcher);
 }
 
-absl::Status StepRun::Head(const Operation& operation) {
-  const ModelTemplates::HeadArguments arguments = {
+absl::Status StepRun::Head(const Operation& operation, Launcher& launcher) {
+  const MicroBatch& batch = Batch(operation);
+  const ModelTemplates::HeadInput input = {
       .head_weights = Weights(operation),
       .matrix = HeadMatrix(operation),
-      .input = Boundary(operation.unit - 1, operation.activation_slot),
-      .head_gradients = Gradients(operation.gradient_slot),
-      .matrix_gradient = HeadMatrixGradient(operation),
-      .hidden_gradient = HiddenGradient(operation.activation_slot),
+      .hidden = Boundary(operation.unit - 1, operation.activation_slot),
+      .result = state_.results_layout.head(Results(), operation.micro_batch)};
+  if (operation.kind == OperationKind::kHeadLoss) {
+    return state_.templates.HeadLoss(input, batch, WorkspaceOf(launcher));
+  }
+  const ModelTemplates::HeadGradients gradients = {
+      .head = Gradients(operation.gradient_slot),
+      .matrix = HeadMatrixGradient(operation),
+      .hidden = HiddenGradient(operation.activation_slot),
       .loss_scale = 1.0 / static_cast<double>(input_.loss_token_count)};
-  MT_ASSIGN_OR_RETURN(
-      const HeadResult head,
-      state_.templates.Head(arguments, input_.micro_batches[operation.micro_batch], workspace()));
-  KeepLoss(operation, head);
-  return absl::OkStatus();
+  return state_.templates.Head(input, gradients, batch, WorkspaceOf(launcher));
 }
 
-absl::Status StepRun::HeadLoss(const Operation& operation) {
-  MT_ASSIGN_OR_RETURN(
-      const HeadResult head,
-      state_.templates.HeadLoss(Weights(operation), HeadMatrix(operation),
-                                Boundary(operation.unit - 1, operation.activation_slot),
-                                input_.micro_batches[operation.micro_batch], workspace()));
-  KeepLoss(operation, head);
-  return absl::OkStatus();
+absl::Status StepRun::LayerBackward(const Operation& operation, Launcher& launcher) {
+  return state_.templates.LayerBackward(LayerArguments(operation), Batch(operation),
+                                        HiddenGradient(operation.activation_slot),
+                                        Gradients(operation.gradient_slot), WorkspaceOf(launcher));
 }
 
-void StepRun::KeepLoss(const Operation& operation, const HeadResult& head) {
-  losses_[operation.micro_batch] = head.loss_sum;
-  if (head.first_nonfinite >= 0) {
-    non_finite_losses_.push_back(LocateLoss(operation, head.first_nonfinite));
-  }
+absl::Status StepRun::EmbedBackward(const Operation& operation, Launcher& launcher) {
+  const std::byte* hidden_gradient = HiddenGradient(operation.activation_slot);
+  MT_RETURN_IF_ERROR(Mark(state_.layout.head_unit(), operation, hidden_gradient, launcher));
+  return state_.templates.EmbedBackward(Batch(operation), hidden_gradient,
+                                        Gradients(operation.gradient_slot), WorkspaceOf(launcher));
 }
 
-absl::Status StepRun::Backward(const Operation& operation) {
-  const MicroBatch& batch = input_.micro_batches[operation.micro_batch];
-  std::byte* hidden_gradient = HiddenGradient(operation.activation_slot);
-  float* gradients = Gradients(operation.gradient_slot);
-  if (operation.kind == OperationKind::kLayerBackward) {
-    return state_.templates.LayerBackward(operation.unit, Weights(operation), batch,
-                                          Boundary(operation.unit - 1, operation.activation_slot),
-                                          hidden_gradient, gradients, workspace());
-  }
-  // Attention stays within a document, so what went wrong in a layer is still in its document.
-  const int64_t count = static_cast<int64_t>(batch.tokens.size()) * hidden_size();
-  const int64_t found = FirstNonFinite(hidden_gradient, state_.options.compute_dtype, count);
-  if (found >= 0) {
-    non_finite_gradients_.push_back({.micro_batch = operation.micro_batch,
-                                     .document = DocumentOf(batch, found / hidden_size())});
-  }
-  return state_.templates.EmbedBackward(batch, hidden_gradient, gradients, workspace());
-}
-
-void StepRun::FinalizeGradients(const Operation& operation) {
+absl::Status StepRun::FinalizeGradients(const Operation& operation, Launcher& launcher) {
   const UnitLayout& unit = state_.layout.units[operation.unit];
   float* gradients = Gradients(operation.gradient_slot);
   if (state_.layout.tied && operation.unit == 0) {
     const TensorLayout& table = *unit.Find(TensorRole::kTokenTable);
-    const size_t count = static_cast<size_t>(table.element_count);
-    AddTo({gradients + table.offset_elements, count}, {TiedMatrixGradient(), count});
+    MT_RETURN_IF_ERROR(state_.math.AddTo(gradients + table.offset_elements, TiedMatrixGradient(),
+                                         table.element_count, launcher));
   }
+  double* squares = state_.results_layout.squares(Results(), operation.unit);
   for (size_t i = 0; i < unit.tensors.size(); ++i) {
-    const TensorLayout& tensor = unit.tensors[i];
-    Squares(operation.unit)[i] = SumOfSquares(
-        {gradients + tensor.offset_elements, static_cast<size_t>(tensor.element_count)});
+    MT_RETURN_IF_ERROR(state_.math.SumOfSquares(gradients + unit.tensors[i].offset_elements,
+                                                unit.tensors[i].element_count, squares + i,
+                                                At(state_.map.sum_scratch), launcher));
   }
-  if (state_.store.gradient_bytes() == SizeBytes(ComputeDtype::kBfloat16)) {
-    RoundToBfloat16InPlace({gradients, static_cast<size_t>(unit.element_count)});
+  const bool on_device =
+      !state_.options.state_on_device.empty() && state_.options.state_on_device[operation.unit];
+  if (!on_device && state_.store.gradient_bytes() == SizeBytes(ComputeDtype::kBfloat16)) {
+    return state_.math.RoundToBfloat16InPlace(gradients, unit.element_count, launcher);
   }
+  return absl::OkStatus();
 }
 
 void StepRun::DownloadGradients(const Operation& operation, Launcher& launcher) {
   const int unit = operation.unit;
-  std::vector<double>& squares = squares_[unit];
-  launcher.CopyToHost(squares.data(), Squares(unit),
-                      static_cast<int64_t>(squares.size() * sizeof(double)));
   const HostStore::Access access = state_.store.BeginAccess(unit);
   launcher.CopyToHost(state_.store.gradient(unit), Gradients(operation.gradient_slot),
                       state_.layout.units[unit].element_count * state_.store.gradient_bytes());
 }
 
-// Clips as torch.nn.utils.clip_grad_norm_: coefficient = min(1, max_norm / (norm + 1e-6)).
-void StepRun::TakeNorm() {
-  double sum = 0;
-  for (const std::vector<double>& unit : squares_) {
-    sum += std::accumulate(unit.begin(), unit.end(), 0.0);
+void StepRun::TakeResults() {
+  for (size_t m = 0; m < input_.micro_batches.size(); ++m) {
+    const auto micro_batch = static_cast<int>(m);
+    losses_.push_back(state_.results_layout.head(state_.host_results, micro_batch)->loss_sum);
   }
-  const double loss_sum = std::accumulate(losses_.begin(), losses_.end(), 0.0);
-  result_.loss = loss_sum / static_cast<double>(input_.loss_token_count);
-  result_.gradient_norm = std::sqrt(sum);
-  const bool norm_is_finite = result_.gradient_norm <= kLargestNorm;  // false for a NaN
-  result_.finite = norm_is_finite && std::isfinite(result_.loss);
-  if (!result_.finite) {
-    result_.non_finite = non_finite_losses_.empty() ? LocateGradient() : non_finite_losses_.front();
+  if (forward_only_) {
     return;
   }
-  if (input_.max_gradient_norm > 0) {
-    result_.clip_coefficient =
-        std::min(1.0, input_.max_gradient_norm / (result_.gradient_norm + kClipEpsilon));
-  }
-  ++state_.update_count;
+  result_ = JudgeStep(state_.layout, input_, state_.results_layout, state_.host_results);
+  state_.update_count += result_.finite ? 1 : 0;
 }
 
-void StepRun::Update(const Operation& operation) {
-  if (!result_.finite) {
-    return;
-  }
+AdamWStep StepRun::OptimizerStep() const {
   AdamWStep step = input_.optimizer;
   step.step = state_.update_count;
   step.gradient_scale = result_.clip_coefficient;
-  UpdateUnit(state_.layout, operation.unit, step, state_.store, state_.pool);
+  return step;
+}
+
+void StepRun::Update(const Operation& operation) {
+  if (result_.finite) {
+    UpdateUnit(state_.layout, operation.unit, OptimizerStep(), state_.store, state_.pool);
+  }
+}
+
+// Reads what the optimizer stream knows since its norm, which this waited for; the next step's
+// norm comes after this one's updates.
+absl::Status StepRun::UpdateOnDevice(const Operation& operation, Launcher& launcher) {
+  if (!result_.finite) {
+    return absl::OkStatus();
+  }
+  const DeviceState& state = state_.map.states[operation.unit];
+  const UnitLayout& unit = state_.layout.units[operation.unit];
+  auto* hi = reinterpret_cast<uint16_t*>(At(state.hi));
+  auto* lo = reinterpret_cast<int16_t*>(At(state.lo));
+  const AdamWStep decaying = OptimizerStep();
+  AdamWStep plain = decaying;
+  plain.weight_decay = 0.0;
+  for (const TensorLayout& tensor : unit.tensors) {
+    const int64_t first = tensor.offset_elements;
+    MT_RETURN_IF_ERROR(state_.math.Update(
+        {.hi = hi + first,
+         .lo = lo + first,
+         .moment1 = reinterpret_cast<float*>(At(state.moment1)) + first,
+         .moment2 = reinterpret_cast<float*>(At(state.moment2)) + first,
+         .gradient = Gradients(operation.gradient_slot) + first,
+         .count = tensor.element_count,
+         .rounds_gradient = state_.store.gradient_bytes() == SizeBytes(ComputeDtype::kBfloat16)},
+        tensor.decays ? decaying : plain, launcher));
+  }
+  if (state_.options.compute_dtype == ComputeDtype::kBfloat16) {
+    return absl::OkStatus();  // hi is what the templates read
+  }
+  std::byte* slot = At(state_.map.weight_slots[operation.weight_slot]);
+  return state_.math.JoinFloats(hi, lo, reinterpret_cast<float*>(slot), unit.element_count,
+                                launcher);
 }
 
 void StepRun::ClearGradients(const Operation& operation, Launcher& launcher) {
@@ -246,36 +251,15 @@ void StepRun::PoisonFreedSlots(const Operation& operation, Launcher& launcher) {
   }
 }
 
-// The first unit whose output holds an infinity or NaN in the document of that loss, else the
-// head: boundaries below are still there when the head runs.
-NonFinite StepRun::LocateLoss(const Operation& operation, int loss_index) {
-  const MicroBatch& batch = input_.micro_batches[operation.micro_batch];
-  const int document = DocumentOf(batch, batch.loss_positions[loss_index]);
-  const int64_t first = batch.document_offsets[document];
-  const int64_t count = (batch.document_offsets[document + 1] - first) * hidden_size();
-  int unit = 0;
-  while (unit < operation.unit &&
-         FirstNonFinite(Boundary(unit, operation.activation_slot) +
-                            first * hidden_size() * SizeBytes(state_.options.compute_dtype),
-                        state_.options.compute_dtype, count) < 0) {
-    ++unit;
-  }
-  return {.unit = unit, .micro_batch = operation.micro_batch, .document = document};
-}
-
-// The first tensor, in the order of backward, whose gradient is not finite.
-NonFinite StepRun::LocateGradient() const {
-  NonFinite found = non_finite_gradients_.empty() ? NonFinite{} : non_finite_gradients_.front();
-  for (int unit = state_.layout.head_unit(); unit >= 0; --unit) {
-    for (size_t i = 0; i < squares_[unit].size(); ++i) {
-      if (!std::isfinite(squares_[unit][i])) {
-        found.unit = unit;
-        found.tensor = state_.layout.units[unit].tensors[i].name;
-        return found;
-      }
-    }
-  }
-  return found;
+// Notes for JudgeStep where hidden states, or their gradient, are not finite.
+absl::Status StepRun::Mark(int unit, const Operation& operation, const void* hidden,
+                           Launcher& launcher) {
+  return state_.math.FindNonFiniteRow(
+      {.values = hidden,
+       .element_bytes = static_cast<int>(SizeBytes(state_.options.compute_dtype)),
+       .rows = micro_batch_tokens(operation),
+       .width = hidden_size()},
+      state_.results_layout.mark(Results(), unit, operation.micro_batch), launcher);
 }
 
 std::byte* StepRun::Boundary(int unit, int activation_slot) {
@@ -284,6 +268,17 @@ std::byte* StepRun::Boundary(int unit, int activation_slot) {
 
 std::byte* StepRun::HiddenGradient(int activation_slot) {
   return At(state_.map.hidden_gradients) + ActivationOffsetBytes(activation_slot);
+}
+
+ModelTemplates::LayerArguments StepRun::LayerArguments(const Operation& operation) {
+  const KeepLevel level =
+      forward_only_ ? KeepLevel::kNothing : state_.options.keep_of(operation.unit);
+  const int64_t kept_bytes = activation_starts_[operation.activation_slot] *
+                             state_.options.kept_token_bytes[static_cast<int>(level)];
+  return {.unit = operation.unit,
+          .weights = Weights(operation),
+          .input = Boundary(operation.unit - 1, operation.activation_slot),
+          .kept = {.level = level, .data = At(state_.map.kept[operation.unit]) + kept_bytes}};
 }
 
 int64_t StepRun::ActivationOffsetBytes(int activation_slot) const {
@@ -308,12 +303,18 @@ float* StepRun::HeadMatrixGradient(const Operation& operation) {
          state_.layout.units[operation.unit].Find(TensorRole::kHead)->offset_elements;
 }
 
-Workspace StepRun::workspace() {
-  return {.data = At(state_.map.workspace), .size_bytes = state_.map.workspace.size_bytes};
+Workspace StepRun::WorkspaceOf(Launcher& launcher) {
+  return {.data = At(state_.map.workspace),
+          .size_bytes = state_.map.workspace.size_bytes,
+          .stream = launcher.native_stream()};
 }
 
 int64_t StepRun::hidden_size() const {
   return state_.layout.units[0].Find(TensorRole::kTokenTable)->shape[1];
+}
+
+int64_t StepRun::micro_batch_tokens(const Operation& operation) const {
+  return static_cast<int64_t>(Batch(operation).tokens.size());
 }
 
 }  // namespace megatrain

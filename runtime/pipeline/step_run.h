@@ -9,11 +9,13 @@
 #include "absl/status/status.h"
 #include "runtime/config/model_layout.h"
 #include "runtime/device/device.h"
+#include "runtime/device/device_math.h"
 #include "runtime/hoststore/host_store.h"
 #include "runtime/model/layer_template.h"
 #include "runtime/optimizer/optimizer_pool.h"
 #include "runtime/pipeline/device_memory.h"
 #include "runtime/pipeline/pipeline_options.h"
+#include "runtime/pipeline/results_layout.h"
 #include "runtime/pipeline/schedule_executor.h"
 #include "runtime/pipeline/step_result.h"
 #include "runtime/schedule/schedule.h"
@@ -25,72 +27,80 @@ struct PipelineState {
   ModelLayout layout;
   HostStore& store;
   ModelTemplates& templates;
+  DeviceMath& math;
   OptimizerPool& pool;
   PipelineOptions options;
   DeviceMemoryMap map;
-  std::byte* device = nullptr;  // the arena that `map` describes
-  int64_t update_count = 0;     // steps that updated; the optimizer stream's own
+  ResultsLayout results_layout;
+  std::byte* device = nullptr;        // the arena that `map` describes
+  std::byte* host_results = nullptr;  // where a step's results go, by results_layout
+  int64_t update_count = 0;           // steps that updated; the optimizer stream's own
 };
 
 // One step, or one evaluation, on its way through a schedule. Made for the micro-batches of
 // `input`; `state` outlives it, and so does what the micro-batches view.
 class StepRun final : public OperationRunner {
  public:
-  StepRun(PipelineState& state, StepInput input, std::unique_ptr<Event> result_known);
+  StepRun(PipelineState& state, StepInput input, bool forward_only,
+          std::unique_ptr<Event> result_known);
 
   absl::Status Run(const Operation& operation, Launcher& launcher) override;
 
   // Recorded by the schedule when what follows may be read.
   Event& result_known() { return *result_known_; }
-  const StepResult& result() const { return result_; }
+  const StepResult& result() const { return result_; }        // of a step
   std::span<const double> losses() const { return losses_; }  // sums, by micro-batch
 
  private:
   absl::Status Dispatch(const Operation& operation, Launcher& launcher);
-  void LoadWeights(const Operation& operation, Launcher& launcher);
-  absl::Status Forward(const Operation& operation);
-  absl::Status Head(const Operation& operation);
-  absl::Status HeadLoss(const Operation& operation);
-  absl::Status Backward(const Operation& operation);
-  void FinalizeGradients(const Operation& operation);
+  absl::Status LoadWeights(const Operation& operation, Launcher& launcher);
+  absl::Status Forward(const Operation& operation, Launcher& launcher);
+  absl::Status Embed(const Operation& operation, Launcher& launcher);
+  absl::Status Head(const Operation& operation, Launcher& launcher);
+  absl::Status LayerBackward(const Operation& operation, Launcher& launcher);
+  absl::Status EmbedBackward(const Operation& operation, Launcher& launcher);
+  absl::Status FinalizeGradients(const Operation& operation, Launcher& launcher);
   void DownloadGradients(const Operation& operation, Launcher& launcher);
-  void TakeNorm();
+  void TakeResults();
   void Update(const Operation& operation);
+  absl::Status UpdateOnDevice(const Operation& operation, Launcher& launcher);
 
   void ClearGradients(const Operation& operation, Launcher& launcher);
   void PoisonFreedSlots(const Operation& operation, Launcher& launcher);
-  void KeepLoss(const Operation& operation, const HeadResult& head);
-  NonFinite LocateLoss(const Operation& operation, int loss_index);
-  NonFinite LocateGradient() const;
+  absl::Status Mark(int unit, const Operation& operation, const void* hidden, Launcher& launcher);
+  AdamWStep OptimizerStep() const;
 
   // Device addresses.
   std::byte* At(const DeviceRegion& region) { return state_.device + region.offset_bytes; }
+  std::byte* Results() { return At(state_.map.results); }
   const void* Weights(const Operation& operation) {
     return At(state_.map.weight_slots[operation.weight_slot]);
   }
   float* Gradients(int gradient_slot) {
     return reinterpret_cast<float*>(At(state_.map.gradient_slots[gradient_slot]));
   }
-  double* Squares(int unit) { return reinterpret_cast<double*>(At(state_.map.squares[unit])); }
   float* TiedMatrixGradient() {
     return reinterpret_cast<float*>(At(state_.map.tied_matrix_gradient));
   }
   std::byte* Boundary(int unit, int activation_slot);
   std::byte* HiddenGradient(int activation_slot);
+  ModelTemplates::LayerArguments LayerArguments(const Operation& operation);
   const void* HeadMatrix(const Operation& operation);
   float* HeadMatrixGradient(const Operation& operation);
   int64_t ActivationOffsetBytes(int activation_slot) const;
-  Workspace workspace();
+  Workspace WorkspaceOf(Launcher& launcher);
   int64_t hidden_size() const;
+  int64_t micro_batch_tokens(const Operation& operation) const;
+  const MicroBatch& Batch(const Operation& operation) const {
+    return input_.micro_batches[operation.micro_batch];
+  }
 
   PipelineState& state_;
-  const StepInput input_;
+  StepInput input_;  // its micro-batches learn where their tables are
+  const bool forward_only_;
   const std::unique_ptr<Event> result_known_;
-  std::vector<int64_t> activation_starts_;       // in tokens, by activation slot
-  std::vector<double> losses_;                   // sums, by micro-batch
-  std::vector<std::vector<double>> squares_;     // on the host, by unit and tensor
-  std::vector<NonFinite> non_finite_losses_;     // at most one a micro-batch
-  std::vector<NonFinite> non_finite_gradients_;  // of hidden states, at most one a micro-batch
+  std::vector<int64_t> activation_starts_;  // in tokens, by activation slot
+  std::vector<double> losses_;              // sums, by micro-batch
   StepResult result_;
 };
 

@@ -20,11 +20,13 @@ class Collector {
       case OperationKind::kEmbedForward:
         ReadWeights();
         WriteBoundary(operation_.unit);
+        Write(ResourceKind::kResults, 0);
         break;
       case OperationKind::kLayerForward:
         ReadWeights();
         ReadBoundary(operation_.unit - 1);
         WriteBoundary(operation_.unit);
+        Write(ResourceKind::kResults, 0);
         break;
       case OperationKind::kHead:
       case OperationKind::kHeadLoss:
@@ -39,6 +41,7 @@ class Collector {
       case OperationKind::kEmbedBackward:
         Read(ResourceKind::kHiddenGradient, operation_.activation_slot);
         Write(ResourceKind::kGradientSlot, operation_.gradient_slot);
+        Write(ResourceKind::kResults, 0);
         break;
       default:
         Optimize();
@@ -53,7 +56,7 @@ class Collector {
       Read(ResourceKind::kWeightSlot, kEmbeddingSlot);
     }
     ReadBoundary(operation_.unit - 1);
-    Write(ResourceKind::kLoss, operation_.micro_batch);
+    Write(ResourceKind::kResults, 0);
     if (operation_.kind == OperationKind::kHead) {
       Write(ResourceKind::kHiddenGradient, operation_.activation_slot);
       Write(ResourceKind::kGradientSlot, operation_.gradient_slot);
@@ -70,19 +73,33 @@ class Collector {
       }
     } else if (operation_.kind == OperationKind::kDownloadGradients) {
       Read(ResourceKind::kGradientSlot, operation_.gradient_slot);
-      Read(ResourceKind::kSquares, unit);
       Write(ResourceKind::kHostGradient, unit);
-      Write(ResourceKind::kHostSquares, unit);
+    } else if (operation_.kind == OperationKind::kDownloadResults) {
+      DownloadResults();
     } else if (operation_.kind == OperationKind::kNorm) {
-      for (int u = 0; u < shape_.unit_count(); ++u) {
-        Read(ResourceKind::kHostSquares, u);
-      }
-      for (int m = 0; m < shape_.micro_batch_count; ++m) {
-        Read(ResourceKind::kLoss, m);
-      }
+      Read(ResourceKind::kHostResults, 0);
       Write(ResourceKind::kClip, 0);
-    } else if (operation_.kind == OperationKind::kUpdate) {
-      Read(ResourceKind::kClip, 0);
+    } else {
+      Update();
+    }
+  }
+
+  void DownloadResults() {
+    Read(ResourceKind::kResults, 0);
+    for (int unit = 0; unit < shape_.unit_count() && !shape_.forward_only; ++unit) {
+      Read(ResourceKind::kSquares, unit);
+    }
+    Write(ResourceKind::kHostResults, 0);
+  }
+
+  void Update() {
+    const int unit = operation_.unit;
+    Read(ResourceKind::kClip, 0);
+    if (operation_.kind == OperationKind::kUpdateOnDevice) {
+      Read(ResourceKind::kGradientSlot, operation_.gradient_slot);
+      Write(ResourceKind::kWeightSlot, operation_.weight_slot);
+      Write(ResourceKind::kDeviceState, unit);
+    } else {
       Read(ResourceKind::kHostGradient, unit);
       Write(ResourceKind::kHostWeights, unit);
       Write(ResourceKind::kHostMoments, unit);
@@ -122,12 +139,14 @@ const char* KindName(ResourceKind kind) {
       return "host moments of unit";
     case ResourceKind::kHostGradient:
       return "host gradient of unit";
-    case ResourceKind::kHostSquares:
-      return "host sums of squares of unit";
-    case ResourceKind::kLoss:
-      return "loss of micro-batch";
+    case ResourceKind::kResults:
+      return "device results";
+    case ResourceKind::kHostResults:
+      return "host results";
     case ResourceKind::kClip:
       return "clip coefficient";
+    case ResourceKind::kDeviceState:
+      return "device state of unit";
   }
   return "unknown";
 }

@@ -20,12 +20,13 @@ enum class ResourceKind {
   kHostWeights,     // hi and lo of a unit
   kHostMoments,     // of a unit
   kHostGradient,    // of a unit
-  kHostSquares,     // of a unit
-  kLoss,            // of a micro-batch
+  kResults,         // device: losses, and marks of what is not finite
+  kHostResults,     // these and the sums of squares
   kClip,            // the clip coefficient and the verdict on finiteness
+  kDeviceState,     // lo and moments of a unit on the device
 };
 
-inline constexpr int kResourceKindCount = 11;
+inline constexpr int kResourceKindCount = 12;
 
 struct Resource {
   ResourceKind kind;

@@ -46,7 +46,13 @@ class ContentChecker {
     boundaries_.clear();
     hidden_gradients_.clear();
     losses_ = 0;
+    results_on_host_ = false;
     norm_known_ = false;
+    for (int unit = 0; unit < shape_.unit_count(); ++unit) {
+      if (shape_.on_device(unit)) {
+        slots_.try_emplace(shape_.OwnWeightSlot(unit), Weights{unit, versions_[unit]});
+      }
+    }
     for (const Operation& operation : schedule.operations) {
       MT_RETURN_IF_ERROR(Run(operation));
       for (const EventKey& event : operation.records) {
@@ -61,6 +67,9 @@ class ContentChecker {
   absl::Status CheckComplete() const {
     if (losses_ != shape_.micro_batch_count) {
       return Error("the step computes the loss of ", losses_, " micro-batches");
+    }
+    if (!norm_known_) {
+      return Error("the step takes no results");
     }
     for (int unit = 0; unit < shape_.unit_count() && !shape_.forward_only; ++unit) {
       if (!gradients_[unit].updated) {
@@ -90,9 +99,13 @@ class ContentChecker {
       case OperationKind::kFinalizeGradients:
       case OperationKind::kDownloadGradients:
         return Collect(operation);
+      case OperationKind::kDownloadResults:
+        results_on_host_ = losses_ == shape_.micro_batch_count;
+        return absl::OkStatus();
       case OperationKind::kNorm:
         return Norm(operation);
       case OperationKind::kUpdate:
+      case OperationKind::kUpdateOnDevice:
         return Update(operation);
     }
     return Error("unknown operation");
@@ -170,9 +183,14 @@ class ContentChecker {
   }
 
   absl::Status Norm(const Operation& operation) {
-    for (int unit = 0; unit < shape_.unit_count(); ++unit) {
-      if (!gradients_[unit].on_host) {
-        return Error(Describe(operation), ": the gradient of unit ", unit, " is not on the host");
+    if (!results_on_host_) {
+      return Error(Describe(operation), ": the results are not on the host");
+    }
+    for (int unit = 0; unit < shape_.unit_count() && !shape_.forward_only; ++unit) {
+      const Gradient& gradient = gradients_[unit];
+      if (!(shape_.on_device(unit) ? gradient.final : gradient.on_host)) {
+        return Error(Describe(operation), ": the gradient of unit ", unit,
+                     " is not where it is updated");
       }
     }
     norm_known_ = true;
@@ -186,6 +204,10 @@ class ContentChecker {
     }
     gradient.updated = true;
     ++versions_[operation.unit];
+    if (operation.kind == OperationKind::kUpdateOnDevice) {
+      MT_RETURN_IF_ERROR(RequireGradientSlot(operation));
+      slots_[operation.weight_slot] = {operation.unit, versions_[operation.unit]};
+    }
     return absl::OkStatus();
   }
 
@@ -240,6 +262,7 @@ class ContentChecker {
   std::map<int, int> boundaries_;                   // BoundaryIndex to micro-batch
   std::map<int, HiddenGradient> hidden_gradients_;  // by activation slot
   int losses_ = 0;
+  bool results_on_host_ = false;
   bool norm_known_ = false;
 };
 

@@ -27,23 +27,96 @@ const char* KindName(OperationKind kind) {
       return "finalize_gradients";
     case OperationKind::kDownloadGradients:
       return "download_gradients";
+    case OperationKind::kDownloadResults:
+      return "download_results";
     case OperationKind::kNorm:
       return "norm";
     case OperationKind::kUpdate:
       return "update";
+    case OperationKind::kUpdateOnDevice:
+      return "update_on_device";
   }
   return "unknown";
 }
 
+// How many layers before `unit` are on the device as it is, or are not as it is not.
+int RankAmong(const ScheduleShape& shape, int unit) {
+  int rank = 0;
+  for (int layer = 1; layer < unit; ++layer) {
+    rank += shape.on_device(layer) == shape.on_device(unit) ? 1 : 0;
+  }
+  return rank;
+}
+
+const char* ResultName(EventKind kind) {
+  switch (kind) {
+    case EventKind::kResultsReady:
+      return "results_ready";
+    case EventKind::kResultsOnHost:
+      return "results_on_host";
+    case EventKind::kResultsFree:
+      return "results_free";
+    case EventKind::kResultsTaken:
+      return "results_taken";
+    case EventKind::kNormKnown:
+      return "norm_known";
+    case EventKind::kResult:
+      return "result";
+    default:
+      return nullptr;  // has an index, and the name of its wait reason
+  }
+}
+
 }  // namespace
 
+int ScheduleShape::streamed_layer_count() const {
+  int count = 0;
+  for (int unit = 1; unit <= layer_count; ++unit) {
+    count += on_device(unit) ? 0 : 1;
+  }
+  return count;
+}
+
 int ScheduleShape::used_weight_slot_count() const {
-  return kFirstLayerSlot + std::min(weight_slot_count, layer_count);
+  const int streamed = streamed_layer_count();
+  return kFirstLayerSlot + std::min(weight_slot_count, streamed) + layer_count - streamed;
 }
 
 int ScheduleShape::used_gradient_slot_count() const {
-  const bool rotate = order == MicroBatchOrder::kLayerMajor;
-  return kFirstLayerSlot + (rotate ? std::min(gradient_slot_count, layer_count) : layer_count);
+  if (order == MicroBatchOrder::kMicroBatchMajor) {
+    return kFirstLayerSlot + layer_count;
+  }
+  const int streamed = streamed_layer_count();
+  return kFirstLayerSlot + std::min(gradient_slot_count, streamed) + layer_count - streamed;
+}
+
+int ScheduleShape::OwnWeightSlot(int unit) const {
+  if (unit == 0) {
+    return kEmbeddingSlot;
+  }
+  if (unit == head_unit()) {
+    return kHeadSlot;
+  }
+  if (!on_device(unit)) {
+    return -1;
+  }
+  const int rotating = std::min(weight_slot_count, streamed_layer_count());
+  return kFirstLayerSlot + rotating + RankAmong(*this, unit);
+}
+
+int ScheduleShape::GradientSlot(int unit) const {
+  if (unit == 0) {
+    return kEmbeddingSlot;
+  }
+  if (unit == head_unit()) {
+    return kHeadSlot;
+  }
+  if (order == MicroBatchOrder::kMicroBatchMajor) {
+    return kFirstLayerSlot + unit - 1;
+  }
+  const int rotating = std::min(gradient_slot_count, streamed_layer_count());
+  const int rank = RankAmong(*this, unit);
+  return kFirstLayerSlot + (on_device(unit) ? rotating + rank : rank % rotating);
 }
 
 int ScheduleShape::activation_slot_count() const {
@@ -62,8 +135,13 @@ WaitReason ReasonOf(EventKind kind) {
       return WaitReason::kSlabFree;
     case EventKind::kUnitUpdated:
       return WaitReason::kUnitUpdated;
-    case EventKind::kGradientsOnHost:
+    case EventKind::kResultsReady:
+      return WaitReason::kGradientReady;
+    case EventKind::kResultsOnHost:
+    case EventKind::kNormKnown:
       return WaitReason::kNorm;
+    case EventKind::kResultsFree:
+    case EventKind::kResultsTaken:
     case EventKind::kResult:
       return WaitReason::kNoWork;
   }
@@ -71,7 +149,8 @@ WaitReason ReasonOf(EventKind kind) {
 }
 
 bool CrossesSteps(EventKind kind) {
-  return kind == EventKind::kSlotFree || kind == EventKind::kUnitUpdated;
+  return kind == EventKind::kSlotFree || kind == EventKind::kUnitUpdated ||
+         kind == EventKind::kResultsFree || kind == EventKind::kResultsTaken;
 }
 
 std::string Describe(const Operation& operation) {
@@ -86,11 +165,8 @@ std::string Describe(const Operation& operation) {
 }
 
 std::string Describe(EventKey event) {
-  if (event.kind == EventKind::kGradientsOnHost) {
-    return "gradients_on_host";
-  }
-  if (event.kind == EventKind::kResult) {
-    return "result";
+  if (const char* name = ResultName(event.kind); name != nullptr) {
+    return name;
   }
   return absl::StrCat(std::string(WaitReasonName(ReasonOf(event.kind))), "[", event.index, "]");
 }

@@ -30,9 +30,19 @@ struct ScheduleShape {
   int weight_slot_count = 2;    // for layers; layer_count or more keep every layer resident
   int gradient_slot_count = 1;  // for layers in layer-major order
   bool forward_only = false;    // losses alone: no backward, no update
+  // By unit: weights, gradient accumulator and optimizer state stay on the device, which updates
+  // them; nothing of such a unit crosses the bus. Empty: no unit.
+  std::vector<bool> state_on_device;
 
   int unit_count() const { return layer_count + 2; }
   int head_unit() const { return layer_count + 1; }
+  bool on_device(int unit) const { return !state_on_device.empty() && state_on_device[unit]; }
+  // Layers that share the rotating slots.
+  int streamed_layer_count() const;
+  // The own slot of an embedding, a head or a layer on the device; -1 for one that streams.
+  int OwnWeightSlot(int unit) const;
+  // Where the unit's gradient accumulates.
+  int GradientSlot(int unit) const;
   // Slots and accumulators that a schedule of this shape uses, the two below included.
   int used_weight_slot_count() const;
   int used_gradient_slot_count() const;
@@ -40,7 +50,8 @@ struct ScheduleShape {
   int activation_slot_count() const;
 };
 
-// Embedding and head have their own weight and gradient slots; layers share the ones after them.
+// Embedding and head have their own weight and gradient slots; then come those that streamed layers
+// share, then one for each layer on the device.
 inline constexpr int kEmbeddingSlot = 0;
 inline constexpr int kHeadSlot = 1;
 inline constexpr int kFirstLayerSlot = 2;
@@ -55,21 +66,27 @@ enum class OperationKind {
   kEmbedBackward,      // compute: adds to the gradient slot
   kFinalizeGradients,  // compute: sums of squares, rounding to the host plane's dtype; the
                        // embedding of a tied model adds the head's part of the table first
-  kDownloadGradients,  // d2h: a unit's gradient and its sums of squares to the host
-  kNorm,               // optimizer: global norm, clip coefficient, finite or not
+  kDownloadGradients,  // d2h: a unit's gradient to the host
+  kDownloadResults,    // d2h: losses, sums of squares and marks of what is not finite
+  kNorm,               // optimizer: takes the results; global norm, clip coefficient, finite or not
   kUpdate,             // optimizer: AdamW on a unit
+  kUpdateOnDevice,     // compute: AdamW on a unit whose state is on the device
 };
 
 // What one operation records and others wait for. Every key composes across steps: a wait means
 // the latest record before it in issue order, of this step or an earlier one.
 enum class EventKind {
-  kWeightsReady,     // of a weight slot
-  kSlotFree,         // of a weight slot: its last reader is done, its content is gone
-  kGradientReady,    // of a gradient slot
-  kSlabFree,         // of a gradient slot
-  kUnitUpdated,      // of a unit
-  kGradientsOnHost,  // of all units; index 0
-  kResult,           // losses and norm of the step are known; index 0, for the host to await
+  kWeightsReady,   // of a weight slot
+  kSlotFree,       // of a weight slot: its last reader is done, its content is gone
+  kGradientReady,  // of a gradient slot
+  kSlabFree,       // of a gradient slot
+  kUnitUpdated,    // of a unit
+  kResultsReady,   // the last compute operation that writes results; index 0, as all below
+  kResultsOnHost,  // results, and all gradients that were to come before them
+  kResultsFree,    // the results' device memory
+  kResultsTaken,   // the results' host memory is free
+  kNormKnown,      // for updates on the device
+  kResult,         // losses and norm of the step are known; for the host to await
 };
 
 struct EventKey {

@@ -18,7 +18,14 @@ class Builder {
         weight_slots_(shape.used_weight_slot_count()),
         gradient_slots_(shape.used_gradient_slot_count()),
         loaded_(shape.unit_count(), false),
-        gradient_slot_of_(shape.unit_count(), -1) {}
+        gradient_bound_(shape.unit_count(), false) {
+    for (int unit = 0; unit < shape.unit_count(); ++unit) {
+      if (shape.on_device(unit)) {
+        weight_slots_[shape.OwnWeightSlot(unit)] = {
+            .unit = unit, .waited = true, .is_permanent = true};
+      }
+    }
+  }
 
   Schedule Build() && {
     const bool layer_major = shape_.order == MicroBatchOrder::kLayerMajor;
@@ -33,10 +40,9 @@ class Builder {
     for (int slot = 0; slot < static_cast<int>(weight_slots_.size()); ++slot) {
       FreeWeightSlot(slot);
     }
-    if (shape_.forward_only) {
-      operations_.back().records.push_back({EventKind::kResult, 0});
-    } else {
-      Optimize();
+    TakeResults();
+    if (!shape_.forward_only) {
+      Update();
     }
     return {shape_, std::move(operations_)};
   }
@@ -50,9 +56,10 @@ class Builder {
   };
 
   struct WeightSlot {
-    int unit = -1;         // whose weights it holds
-    int last_reader = -1;  // index of an operation; of the last reader ever when it is free
-    bool waited = false;   // a reader has waited for the load
+    int unit = -1;              // whose weights it holds
+    int last_reader = -1;       // index of an operation; of the last reader ever when it is free
+    bool waited = false;        // a reader has waited for the load
+    bool is_permanent = false;  // its unit's state is on the device
   };
 
   struct GradientSlot {
@@ -107,37 +114,62 @@ class Builder {
     }
   }
 
-  // The gradient of `unit` is complete: rounds it and copies it to the host.
+  // The gradient of `unit` is complete: rounds it and copies it to the host, where that updates.
   void Finalize(int unit) {
-    const int slot = gradient_slot_of_[unit];
-    Operation finalize = {.kind = OperationKind::kFinalizeGradients,
-                          .stream = StreamKind::kCompute,
-                          .unit = unit,
-                          .gradient_slot = slot};
-    finalize.records.push_back({EventKind::kGradientReady, slot});
-    Emit(std::move(finalize));
-
+    const int slot = shape_.GradientSlot(unit);
+    Emit({.kind = OperationKind::kFinalizeGradients,
+          .stream = StreamKind::kCompute,
+          .unit = unit,
+          .gradient_slot = slot});
+    if (shape_.on_device(unit)) {
+      return;
+    }
+    operations_.back().records.push_back({EventKind::kGradientReady, slot});
     Operation download = {.kind = OperationKind::kDownloadGradients,
                           .stream = StreamKind::kDeviceToHost,
                           .unit = unit,
                           .gradient_slot = slot};
     download.waits.push_back({EventKind::kGradientReady, slot});
-    if (unit == 0) {
-      download.records.push_back({EventKind::kGradientsOnHost, 0});
-    }
     gradient_slots_[slot].download = NextIndex();
     Emit(std::move(download));
   }
 
-  void Optimize() {
+  // The d2h stream keeps its order: when results are on the host, so are the gradients.
+  void TakeResults() {
+    operations_[last_compute_].records.push_back({EventKind::kResultsReady, 0});
+    Operation download = {.kind = OperationKind::kDownloadResults,
+                          .stream = StreamKind::kDeviceToHost};
+    download.waits.push_back({EventKind::kResultsReady, 0});
+    download.waits.push_back({EventKind::kResultsTaken, 0});
+    download.records.push_back({EventKind::kResultsOnHost, 0});
+    download.records.push_back({EventKind::kResultsFree, 0});
+    Emit(std::move(download));
+
     Operation norm = {.kind = OperationKind::kNorm, .stream = StreamKind::kOptimizer};
-    norm.waits.push_back({EventKind::kGradientsOnHost, 0});
+    norm.waits.push_back({EventKind::kResultsOnHost, 0});
+    norm.records.push_back({EventKind::kResultsTaken, 0});
     norm.records.push_back({EventKind::kResult, 0});
     Emit(std::move(norm));
+  }
+
+  void Update() {
+    const int norm = NextIndex() - 1;
+    bool waited = false;  // the compute stream for the norm
     for (int unit = 0; unit < shape_.unit_count(); ++unit) {
-      Operation update = {
-          .kind = OperationKind::kUpdate, .stream = StreamKind::kOptimizer, .unit = unit};
-      update.records.push_back({EventKind::kUnitUpdated, unit});
+      if (!shape_.on_device(unit)) {
+        Operation update = {
+            .kind = OperationKind::kUpdate, .stream = StreamKind::kOptimizer, .unit = unit};
+        update.records.push_back({EventKind::kUnitUpdated, unit});
+        Emit(std::move(update));
+        continue;
+      }
+      Operation update = Compute(OperationKind::kUpdateOnDevice, unit, -1);
+      update.weight_slot = shape_.OwnWeightSlot(unit);
+      update.gradient_slot = shape_.GradientSlot(unit);
+      if (!std::exchange(waited, true)) {
+        operations_[norm].records.push_back({EventKind::kNormKnown, 0});
+        update.waits.push_back({EventKind::kNormKnown, 0});
+      }
       Emit(std::move(update));
     }
   }
@@ -169,14 +201,12 @@ class Builder {
   // The least recently read: it is free first, and where the pass turns round it is the one that
   // is needed last.
   int ChooseWeightSlot(int unit) const {
-    if (unit == 0) {
-      return kEmbeddingSlot;
+    if (const int own = shape_.OwnWeightSlot(unit); own >= 0) {
+      return own;
     }
-    if (unit == shape_.head_unit()) {
-      return kHeadSlot;
-    }
+    const auto first = weight_slots_.begin() + kFirstLayerSlot;
     const auto oldest = std::min_element(
-        weight_slots_.begin() + kFirstLayerSlot, weight_slots_.end(),
+        first, first + std::min(shape_.weight_slot_count, shape_.streamed_layer_count()),
         [](const WeightSlot& a, const WeightSlot& b) { return a.last_reader < b.last_reader; });
     return static_cast<int>(oldest - weight_slots_.begin());
   }
@@ -200,7 +230,7 @@ class Builder {
 
   void FreeWeightSlot(int slot) {
     WeightSlot& state = weight_slots_[slot];
-    if (state.unit >= 0) {
+    if (state.unit >= 0 && !state.is_permanent) {
       operations_[state.last_reader].records.push_back({EventKind::kSlotFree, slot});
       state.unit = -1;
     }
@@ -208,9 +238,9 @@ class Builder {
 
   // Gives `operation` its unit's gradient slot, cleared when the unit meets it first.
   void BindGradients(Operation& operation) {
-    int& slot = gradient_slot_of_[operation.unit];
-    if (slot < 0) {
-      slot = ChooseGradientSlot(operation.unit);
+    const int slot = shape_.GradientSlot(operation.unit);
+    if (!gradient_bound_[operation.unit]) {
+      gradient_bound_[operation.unit] = true;
       operation.clears_gradient = true;
       const int download = gradient_slots_[slot].download;
       if (download >= 0) {
@@ -221,36 +251,34 @@ class Builder {
     operation.gradient_slot = slot;
   }
 
-  int ChooseGradientSlot(int unit) const {
-    if (unit == 0) {
-      return kEmbeddingSlot;
-    }
-    if (unit == shape_.head_unit()) {
-      return kHeadSlot;
-    }
-    const int layer_slot_count = static_cast<int>(gradient_slots_.size()) - kFirstLayerSlot;
-    return kFirstLayerSlot + (unit - 1) % layer_slot_count;
-  }
-
   Operation Compute(OperationKind kind, int unit, int micro_batch) const {
     const bool layer_major = shape_.order == MicroBatchOrder::kLayerMajor;
     return {.kind = kind,
             .stream = StreamKind::kCompute,
             .unit = unit,
             .micro_batch = micro_batch,
-            .activation_slot = layer_major ? micro_batch : 0};
+            .activation_slot = layer_major || micro_batch < 0 ? micro_batch : 0};
   }
 
   // The index that the operation under construction will have, once its load is emitted.
   int NextIndex() const { return static_cast<int>(operations_.size()); }
-  void Emit(Operation operation) { operations_.push_back(std::move(operation)); }
+  void Emit(Operation operation) {
+    if (operation.stream == StreamKind::kCompute) {
+      if (last_compute_ < 0) {
+        operation.waits.push_back({EventKind::kResultsFree, 0});
+      }
+      last_compute_ = NextIndex();
+    }
+    operations_.push_back(std::move(operation));
+  }
 
   const ScheduleShape shape_;
   std::vector<Operation> operations_;
   std::vector<WeightSlot> weight_slots_;
   std::vector<GradientSlot> gradient_slots_;
-  std::vector<bool> loaded_;           // by unit: in this step
-  std::vector<int> gradient_slot_of_;  // by unit; -1 before its first gradient
+  std::vector<bool> loaded_;          // by unit: in this step
+  std::vector<bool> gradient_bound_;  // by unit: it has met its gradient slot in this step
+  int last_compute_ = -1;             // index of the compute stream's latest operation
 };
 
 }  // namespace
@@ -262,6 +290,11 @@ absl::StatusOr<Schedule> BuildSchedule(const ScheduleShape& shape) {
         absl::StrCat("a schedule needs at least one of each: layers ", shape.layer_count,
                      ", micro-batches ", shape.micro_batch_count, ", weight slots ",
                      shape.weight_slot_count, ", gradient slots ", shape.gradient_slot_count));
+  }
+  const auto named = static_cast<int>(shape.state_on_device.size());
+  if (named != 0 && named != shape.unit_count()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("state_on_device names ", named, " units of ", shape.unit_count()));
   }
   return Builder(shape).Build();
 }

@@ -43,7 +43,8 @@ TEST(ScheduleBuilderTest, ReadsLikeAStep) {
       Lines(*schedule),
       ElementsAre(
           "h2d: load_weights unit 0 <unit_updated[0] <slot_free[0] >weights_ready[0]",
-          "compute: embed_forward unit 0 micro-batch 0 <weights_ready[0] >slot_free[0]",
+          "compute: embed_forward unit 0 micro-batch 0 <weights_ready[0] <results_free "
+          ">slot_free[0]",
           "h2d: load_weights unit 1 <unit_updated[1] <slot_free[2] >weights_ready[2]",
           "compute: layer_forward unit 1 micro-batch 0 <weights_ready[2] >slot_free[2]",
           "h2d: load_weights unit 2 <unit_updated[2] <slot_free[2] >weights_ready[2]",
@@ -61,10 +62,12 @@ TEST(ScheduleBuilderTest, ReadsLikeAStep) {
           "compute: finalize_gradients unit 1 >gradient_ready[2]",
           "d2h: download_gradients unit 1 <gradient_ready[2]",
           "compute: embed_backward unit 0 micro-batch 0",
-          "compute: finalize_gradients unit 0 >gradient_ready[0]",
-          "d2h: download_gradients unit 0 <gradient_ready[0] >gradients_on_host",
-          "optimizer: norm <gradients_on_host >result", "optimizer: update unit 0 >unit_updated[0]",
-          "optimizer: update unit 1 >unit_updated[1]", "optimizer: update unit 2 >unit_updated[2]",
+          "compute: finalize_gradients unit 0 >gradient_ready[0] >results_ready",
+          "d2h: download_gradients unit 0 <gradient_ready[0]",
+          "d2h: download_results <results_ready <results_taken >results_on_host >results_free",
+          "optimizer: norm <results_on_host >results_taken >result",
+          "optimizer: update unit 0 >unit_updated[0]", "optimizer: update unit 1 >unit_updated[1]",
+          "optimizer: update unit 2 >unit_updated[2]",
           "optimizer: update unit 3 >unit_updated[3]"));
 }
 
@@ -100,12 +103,43 @@ TEST(ScheduleBuilderTest, EvaluationOnlyLooks) {
   const auto schedule =
       BuildSchedule({.layer_count = 3, .micro_batch_count = 2, .forward_only = true});
   for (const Operation& operation : schedule->operations) {
-    EXPECT_TRUE(operation.stream == StreamKind::kCompute ||
-                operation.stream == StreamKind::kHostToDevice)
-        << Describe(operation);
     EXPECT_EQ(operation.gradient_slot, -1) << Describe(operation);
   }
   EXPECT_EQ(CountKind(*schedule, OperationKind::kHeadLoss), 2);
+  EXPECT_EQ(CountKind(*schedule, OperationKind::kDownloadGradients), 0);
+  EXPECT_EQ(CountKind(*schedule, OperationKind::kUpdate), 0);
+}
+
+TEST(ScheduleBuilderTest, AUnitOnTheDeviceCrossesNoBus) {
+  // Embedding and the second layer.
+  const auto schedule = BuildSchedule(
+      {.layer_count = 2, .weight_slot_count = 1, .state_on_device = {true, false, true, false}});
+  ASSERT_TRUE(schedule.ok()) << schedule.status();
+  EXPECT_EQ(CountKind(*schedule, OperationKind::kLoadWeights), 2);
+  EXPECT_EQ(CountKind(*schedule, OperationKind::kDownloadGradients), 2);
+  const std::vector<std::string> lines = Lines(*schedule);
+  EXPECT_THAT(
+      std::vector<std::string>(lines.end() - 5, lines.end()),
+      ElementsAre("optimizer: norm <results_on_host >results_taken >result >norm_known",
+                  "compute: update_on_device unit 0 <norm_known",
+                  "optimizer: update unit 1 >unit_updated[1]", "compute: update_on_device unit 2",
+                  "optimizer: update unit 3 >unit_updated[3]"));
+}
+
+TEST(ScheduleBuilderTest, LayersOnTheDeviceHaveSlotsAfterTheSharedOnes) {
+  const ScheduleShape shape = {.layer_count = 5,
+                               .weight_slot_count = 2,
+                               .gradient_slot_count = 2,
+                               .state_on_device = {false, true, false, false, true, false, false}};
+  EXPECT_EQ(shape.streamed_layer_count(), 3);
+  EXPECT_EQ(shape.used_weight_slot_count(), 6);
+  EXPECT_EQ(shape.OwnWeightSlot(1), 4);
+  EXPECT_EQ(shape.OwnWeightSlot(2), -1);
+  EXPECT_EQ(shape.OwnWeightSlot(4), 5);
+  EXPECT_EQ(shape.GradientSlot(2), 2);
+  EXPECT_EQ(shape.GradientSlot(3), 3);
+  EXPECT_EQ(shape.GradientSlot(4), 5);
+  EXPECT_EQ(shape.GradientSlot(5), 2);
 }
 
 TEST(ScheduleBuilderTest, RefusesEmptyShapes) {
@@ -115,6 +149,8 @@ TEST(ScheduleBuilderTest, RefusesEmptyShapes) {
   EXPECT_EQ(BuildSchedule({.weight_slot_count = 0}).status().code(),
             absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(BuildSchedule({.gradient_slot_count = 0}).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(BuildSchedule({.state_on_device = {true, true}}).status().code(),
             absl::StatusCode::kInvalidArgument);
 }
 

@@ -1,5 +1,6 @@
 #include "runtime/schedule/schedule_checker.h"
 
+#include <algorithm>
 #include <iostream>
 #include <map>
 #include <optional>
@@ -24,13 +25,19 @@ int Draw(std::mt19937& random, int low, int high) {
 }
 
 ScheduleShape DrawShape(std::mt19937& random, int layer_limit, int micro_batch_limit) {
-  return {.layer_count = Draw(random, 1, layer_limit),
-          .tied = Draw(random, 0, 1) == 1,
-          .micro_batch_count = Draw(random, 1, micro_batch_limit),
-          .order = Draw(random, 0, 1) == 1 ? MicroBatchOrder::kLayerMajor
-                                           : MicroBatchOrder::kMicroBatchMajor,
-          .weight_slot_count = Draw(random, 1, layer_limit + 1),
-          .gradient_slot_count = Draw(random, 1, 4)};
+  ScheduleShape shape = {.layer_count = Draw(random, 1, layer_limit),
+                         .tied = Draw(random, 0, 1) == 1,
+                         .micro_batch_count = Draw(random, 1, micro_batch_limit),
+                         .order = Draw(random, 0, 1) == 1 ? MicroBatchOrder::kLayerMajor
+                                                          : MicroBatchOrder::kMicroBatchMajor,
+                         .weight_slot_count = Draw(random, 1, layer_limit + 1),
+                         .gradient_slot_count = Draw(random, 1, 4)};
+  // Of ten shapes, about four keep no unit on the device and one keeps all.
+  const int share = std::max(0, Draw(random, -4, 5));
+  for (int unit = 0; unit < shape.unit_count() && share > 0; ++unit) {
+    shape.state_on_device.push_back(Draw(random, 1, 5) <= share);
+  }
+  return shape;
 }
 
 // Three steps of one placement: each may be an evaluation or have other micro-batches.
@@ -50,7 +57,8 @@ std::string Describe(const ScheduleShape& s) {
          " micro-batches " + std::to_string(s.micro_batch_count) + " order " +
          std::to_string(static_cast<int>(s.order)) + " weight slots " +
          std::to_string(s.weight_slot_count) + " gradient slots " +
-         std::to_string(s.gradient_slot_count) + " forward only " + std::to_string(s.forward_only);
+         std::to_string(s.gradient_slot_count) + " forward only " + std::to_string(s.forward_only) +
+         " streamed layers " + std::to_string(s.streamed_layer_count());
 }
 
 TEST(ScheduleCheckerTest, TenThousandRandomShapesPass) {
@@ -196,8 +204,12 @@ TEST(ScheduleCheckerTest, NoticesEveryDroppedWaitThatOthersDoNotImply) {
   EXPECT_GT(counts.noticed, 10'000);
 }
 
+// All layers stream but the first, which is on the device.
 Schedule Streamed() {
-  return *BuildSchedule({.layer_count = 4, .micro_batch_count = 2, .weight_slot_count = 2});
+  return *BuildSchedule({.layer_count = 5,
+                         .micro_batch_count = 2,
+                         .weight_slot_count = 2,
+                         .state_on_device = {false, true, false, false, false, false, false}});
 }
 
 Operation& Find(Schedule& schedule, OperationKind kind, int unit) {
@@ -225,7 +237,7 @@ TEST(ScheduleCheckerTest, NoticesAWaitThatNothingRecords) {
   EXPECT_THAT(std::string(CheckSchedule(in_step).message()), HasSubstr("slab_free[7]"));
 
   Schedule across_steps = Streamed();
-  Find(across_steps, OperationKind::kLoadWeights, 1).waits.push_back({EventKind::kUnitUpdated, 9});
+  Find(across_steps, OperationKind::kLoadWeights, 2).waits.push_back({EventKind::kUnitUpdated, 9});
   EXPECT_THAT(std::string(CheckSchedule(across_steps).message()), HasSubstr("unit_updated[9]"));
 }
 
@@ -234,10 +246,9 @@ TEST(ScheduleCheckerTest, NoticesAWaitWhoseRecordComesTooLate) {
   // Two streams that would wait for each other.
   Find(schedule, OperationKind::kDownloadGradients, 4).records.clear();
   Find(schedule, OperationKind::kDownloadGradients, 3)
-      .records.push_back({EventKind::kGradientsOnHost, 0});
-  Find(schedule, OperationKind::kFinalizeGradients, 4)
-      .waits.push_back({EventKind::kGradientsOnHost, 0});
-  EXPECT_THAT(std::string(CheckSchedule(schedule).message()), HasSubstr("gradients_on_host"));
+      .records.push_back({EventKind::kNormKnown, 0});
+  Find(schedule, OperationKind::kFinalizeGradients, 4).waits.push_back({EventKind::kNormKnown, 0});
+  EXPECT_THAT(std::string(CheckSchedule(schedule).message()), HasSubstr("norm_known"));
 }
 
 TEST(ScheduleCheckerTest, NoticesTheWrongUnitInASlot) {
@@ -268,8 +279,9 @@ TEST(ScheduleCheckerTest, NoticesWhatIsLeftOut) {
   for (const auto kind :
        {OperationKind::kEmbedForward, OperationKind::kLayerForward, OperationKind::kHead,
         OperationKind::kLayerBackward, OperationKind::kEmbedBackward,
-        OperationKind::kFinalizeGradients, OperationKind::kDownloadGradients, OperationKind::kNorm,
-        OperationKind::kUpdate, OperationKind::kLoadWeights}) {
+        OperationKind::kFinalizeGradients, OperationKind::kDownloadGradients,
+        OperationKind::kDownloadResults, OperationKind::kNorm, OperationKind::kUpdate,
+        OperationKind::kUpdateOnDevice, OperationKind::kLoadWeights}) {
     const Schedule whole = Streamed();
     for (size_t i = 0; i < whole.operations.size(); ++i) {
       if (whole.operations[i].kind == kind) {

@@ -9,11 +9,13 @@
 #include "runtime/config/model_config.h"
 #include "runtime/config/model_layout.h"
 #include "runtime/device/device.h"
+#include "runtime/device/device_math.h"
 #include "runtime/hoststore/host_store.h"
 #include "runtime/model/layer_template.h"
 #include "runtime/optimizer/optimizer_pool.h"
 #include "runtime/pipeline/pipeline_options.h"
 #include "runtime/pipeline/step_pipeline.h"
+#include "runtime/trainer/compute_backend.h"
 
 namespace megatrain {
 
@@ -21,11 +23,18 @@ namespace megatrain {
 // and the pipeline over them. Destroying it gives all of it back to the system.
 class ModelSession {
  public:
-  // With all weights zero. Requires a config that can be trained; `clock` outlives the session.
-  // RESOURCE_EXHAUSTED when the system has not the memory.
+  struct Options {
+    int optimizer_threads = 1;
+    ComputeBackend::TemplateOptions templates;
+    int fold_layers = 0;  // HostStore's: layers share the memory of so many; 0: none do
+  };
+
+  // With all weights zero. Requires a config that can be trained; `backend` and `clock` outlive the
+  // session. RESOURCE_EXHAUSTED when the system has not the memory.
   static absl::StatusOr<std::unique_ptr<ModelSession>> Create(const ModelConfig& config,
-                                                              int optimizer_threads, Clock& clock,
-                                                              ComputeDtype compute_dtype);
+                                                              const Options& options,
+                                                              ComputeBackend& backend,
+                                                              Clock& clock);
 
   // Takes the device memory. Once, after the weights are loaded: until then the host has more room
   // for the file's pages.
@@ -33,15 +42,17 @@ class ModelSession {
 
   const ModelLayout& layout() const { return layout_; }
   HostStore& store() { return *store_; }
+  OptimizerPool& pool() { return pool_; }  // until the pipeline starts
   StepPipeline& pipeline() { return *pipeline_; }
 
  private:
-  ModelSession(ModelLayout layout, int optimizer_threads, Clock& clock);
+  ModelSession(ModelLayout layout, int optimizer_threads);
 
   const ModelLayout layout_;
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<DeviceMath> math_;
   std::unique_ptr<HostStore> store_;
   std::unique_ptr<ModelTemplates> templates_;
-  std::unique_ptr<Device> device_;
   OptimizerPool pool_;
   std::unique_ptr<StepPipeline> pipeline_;  // last: it uses all of the above
 };

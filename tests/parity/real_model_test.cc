@@ -99,10 +99,11 @@ AlignedMemory LastBoundary(const ModelConfig& config, TrainingRig& rig, const Mi
     JoinFloats(rig.store().hi(unit), rig.store().lo(unit),
                {weights.floats(), static_cast<size_t>(elements)});
     const absl::Status status =
-        unit == 0 ? (*templates)->EmbedForward(weights.data(), batch, output.data(), workspace)
-                  : (*templates)
-                        ->LayerForward(unit, weights.data(), batch, input.data(), output.data(),
-                                       workspace);
+        unit == 0
+            ? (*templates)->EmbedForward(weights.data(), batch, output.data(), workspace)
+            : (*templates)
+                  ->LayerForward({.unit = unit, .weights = weights.data(), .input = input.data()},
+                                 batch, output.data(), workspace);
     MT_CHECK(status.ok());
     std::swap(input, output);
   }

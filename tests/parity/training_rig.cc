@@ -33,7 +33,7 @@ absl::Status TrainingRig::Start() {
   MT_CHECK(pipeline_ == nullptr);
   const int64_t tokens = options_.max_tokens;
   MT_ASSIGN_OR_RETURN(
-      pipeline_, StepPipeline::Create({device_, *store_, *templates_, pool_}, layout_,
+      pipeline_, StepPipeline::Create({device_, math_, *store_, *templates_, pool_}, layout_,
                                       {.order = options_.order,
                                        .weight_slot_count = options_.slots,
                                        .gradient_slot_count = options_.slots,

@@ -17,6 +17,7 @@
 #include "runtime/hoststore/host_store.h"
 #include "runtime/model/layer_template.h"
 #include "runtime/optimizer/optimizer_pool.h"
+#include "runtime/pipeline/host_math.h"
 #include "runtime/pipeline/pipeline_options.h"
 #include "runtime/pipeline/step_pipeline.h"
 
@@ -59,6 +60,7 @@ class TrainingRig {
   const ModelLayout layout_;
   SystemClock clock_;
   CpuDevice device_;
+  HostMath math_;
   OptimizerPool pool_;
   std::unique_ptr<HostStore> store_;
   std::unique_ptr<ModelTemplates> templates_;

@@ -1,0 +1,31 @@
+#ifndef RUNTIME_PIPELINE_HOST_MATH_H_
+#define RUNTIME_PIPELINE_HOST_MATH_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "runtime/device/device_math.h"
+
+namespace megatrain {
+
+// For devices whose memory is the host's: every call has done its work when it returns, in the
+// caller's thread.
+class HostMath final : public DeviceMath {
+ public:
+  bool stages_loads() const override { return false; }
+  absl::Status LoadFloats(const uint16_t* host_hi, const int16_t* host_lo, float* weights,
+                          void* staging, int64_t count, Launcher& launcher) override;
+  absl::Status JoinFloats(const uint16_t* hi, const int16_t* lo, float* weights, int64_t count,
+                          Launcher& launcher) override;
+  absl::Status AddTo(float* target, const float* source, int64_t count,
+                     Launcher& launcher) override;
+  absl::Status SumOfSquares(const float* values, int64_t count, double* sum, void* scratch,
+                            Launcher& launcher) override;
+  absl::Status RoundToBfloat16InPlace(float* values, int64_t count, Launcher& launcher) override;
+  absl::Status FindNonFiniteRow(const Rows& rows, int32_t* first_row, Launcher& launcher) override;
+  absl::Status Update(const Span& span, const AdamWStep& step, Launcher& launcher) override;
+};
+
+}  // namespace megatrain
+
+#endif  // RUNTIME_PIPELINE_HOST_MATH_H_
