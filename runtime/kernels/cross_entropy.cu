@@ -20,9 +20,12 @@ constexpr int kHeldLogits = 40;  // a thread's
 
 // Of a set of logits: the largest, and the sum of exp(logit - max).
 struct MaxSum {
-  float max = -FLT_MAX;  // finite, so that no difference of two such is NaN
-  float sum = 0;
+  float max;
+  float sum;
 };
+
+// Of no logits. Finite, so that no difference of two such is NaN.
+__device__ MaxSum NoLogits() { return {-FLT_MAX, 0}; }
 
 // With the arguments exchanged, the same bits.
 __device__ MaxSum Combine(MaxSum a, MaxSum b) {
@@ -36,7 +39,7 @@ __device__ MaxSum Combine(MaxSum a, MaxSum b) {
 // fmaxf passes over a NaN; the exponential of one is NaN, and so is the sum then.
 template <int N, int kCount>
 __device__ MaxSum MaxSumOf(const Pack<float, N> (&packs)[kCount]) {
-  MaxSum result;
+  MaxSum result = NoLogits();
 #pragma unroll
   for (int i = 0; i < kCount * N; ++i) {
     result.max = fmaxf(result.max, packs[i / N].values[i % N]);
@@ -56,7 +59,7 @@ __device__ MaxSum ClusterReduce(const MaxSum& own, MaxSum* block_result) {
     *block_result = own;
   }
   cluster.sync();
-  MaxSum total;
+  MaxSum total = NoLogits();
   for (unsigned rank = 0; rank < cluster.num_blocks(); ++rank) {
     total = Combine(total, *cluster.map_shared_rank(block_result, rank));
   }
@@ -109,7 +112,7 @@ __global__ void __cluster_dims__(kClusterBlocks) __launch_bounds__(kThreads, 2)
     const Pack<float, N> single[1] = {LoadPack<N>(logits + pack * N)};
     own = Combine(own, MaxSumOf(single));
   }
-  own = BlockReduce(own, MaxSum{}, warp_results, Combine);
+  own = BlockReduce(own, NoLogits(), warp_results, Combine);
   const MaxSum total = ClusterReduce(own, &block_result);
   if (first == 0) {
     arguments.losses[row] = total.max - target_logit + logf(total.sum);
@@ -132,8 +135,8 @@ __global__ void __cluster_dims__(kClusterBlocks) __launch_bounds__(kThreads, 2)
 }
 
 struct LossSum {
-  double sum = 0;
-  int64_t first_nonfinite = INT_MAX;
+  double sum;
+  int64_t first_nonfinite;  // INT_MAX for none
 };
 
 __device__ LossSum Add(const LossSum& a, const LossSum& b) {
@@ -145,13 +148,14 @@ constexpr int kSumThreads = 1024;
 __global__ void __launch_bounds__(kSumThreads)
     SumLossesKernel(const float* losses, int64_t count, HeadResult* result) {
   __shared__ LossSum warp_results[kMaxWarps];
-  LossSum own;
+  const LossSum nothing = {0, INT_MAX};
+  LossSum own = nothing;
 #pragma unroll 4
   for (int64_t i = threadIdx.x; i < count; i += kSumThreads) {
     const float loss = losses[i];
     own = Add(own, {loss, isfinite(loss) ? INT_MAX : i});
   }
-  const LossSum total = BlockReduce(own, LossSum{}, warp_results, Add);
+  const LossSum total = BlockReduce(own, nothing, warp_results, Add);
   if (threadIdx.x == 0) {
     result->loss_sum = total.sum;
     result->first_nonfinite =
