@@ -66,72 +66,103 @@ __device__ MaxSum ClusterReduce(const MaxSum& own, MaxSum* block_result) {
   return total;
 }
 
+// softmax scale = exp(logit - max) factor.
+struct Softmax {
+  float max;
+  float factor;
+  float scale;
+};
+
+// `target` is the target's place among the N columns, or any other number.
 template <typename T, int N>
-__device__ void StoreGradient(T* gradient, const Pack<float, N>& logits, const MaxSum& total,
-                              float scale, int target) {
-  const float factor = scale / total.sum;
+__device__ void StoreGradient(T* gradient, const Pack<float, N>& logits, const Softmax& softmax,
+                              int target) {
   float result[N];
 #pragma unroll
   for (int j = 0; j < N; ++j) {
-    const float probability = __expf(logits.values[j] - total.max) * factor;
-    result[j] = j == target ? probability - scale : probability;
+    const float probability = __expf(logits.values[j] - softmax.max) * softmax.factor;
+    result[j] = j == target ? probability - softmax.scale : probability;
   }
   StoreFloats(gradient, result);
 }
 
-// This thread's packs of the row: first, first + stride, ...; the leading ones stay in registers.
-template <typename T, int N>
-__global__ void __cluster_dims__(kClusterBlocks) __launch_bounds__(kThreads, 2)
-    CrossEntropyKernel(CrossEntropy arguments) {
-  constexpr int kHeldPacks = kHeldLogits / N;
-  constexpr int kStride = kClusterBlocks * kThreads;
-  __shared__ MaxSum warp_results[kMaxWarps];
-  __shared__ MaxSum block_result;
-  const auto cluster = cooperative_groups::this_cluster();
-  const int64_t row = blockIdx.x / kClusterBlocks;
-  const int first = cluster.block_rank() * kThreads + threadIdx.x;
-  const int pack_count = arguments.vocab / N;
-  const float* logits = arguments.logits + row * arguments.vocab;
-  const int target = arguments.targets[row];
-  const float target_logit = logits[target];
+// A thread's share of a row: the packs first, first + kStride, ... Of these the leading kHeldPacks
+// stay in registers; behind the row's end they are -infinity.
+template <int N>
+struct Share {
+  static constexpr int kHeldPacks = kHeldLogits / N;
+  static constexpr int kStride = kClusterBlocks * kThreads;
 
+  const float* logits;  // the row
+  int first;
+  int pack_count;  // of the row
   Pack<float, N> held[kHeldPacks];
-#pragma unroll
-  for (int i = 0; i < kHeldPacks; ++i) {
-    const int pack = first + i * kStride;
-    if (pack < pack_count) {
-      held[i] = LoadPack<N>(logits + pack * N);
-    } else {
-      for (float& logit : held[i].values) {
-        logit = -INFINITY;
-      }
-    }
-  }
-  MaxSum own = MaxSumOf(held);
-  for (int pack = first + kHeldPacks * kStride; pack < pack_count; pack += kStride) {
-    const Pack<float, N> single[1] = {LoadPack<N>(logits + pack * N)};
-    own = Combine(own, MaxSumOf(single));
-  }
-  own = BlockReduce(own, NoLogits(), warp_results, Combine);
-  const MaxSum total = ClusterReduce(own, &block_result);
-  if (first == 0) {
-    arguments.losses[row] = total.max - target_logit + logf(total.sum);
-  }
-  if (arguments.gradient != nullptr) {
-    T* gradient = static_cast<T*>(arguments.gradient) + row * arguments.vocab;
+
+  __device__ void Load() {
 #pragma unroll
     for (int i = 0; i < kHeldPacks; ++i) {
       const int pack = first + i * kStride;
       if (pack < pack_count) {
-        StoreGradient(gradient + pack * N, held[i], total, arguments.scale, target - pack * N);
+        held[i] = LoadPack<N>(logits + pack * N);
+      } else {
+        for (float& logit : held[i].values) {
+          logit = -INFINITY;
+        }
+      }
+    }
+  }
+
+  __device__ MaxSum Sum() const {
+    MaxSum result = MaxSumOf(held);
+    for (int pack = first + kHeldPacks * kStride; pack < pack_count; pack += kStride) {
+      const Pack<float, N> single[1] = {LoadPack<N>(logits + pack * N)};
+      result = Combine(result, MaxSumOf(single));
+    }
+    return result;
+  }
+
+  // `gradient` may be `logits`.
+  template <typename T>
+  __device__ void Store(T* gradient, const Softmax& softmax, int target) const {
+#pragma unroll
+    for (int i = 0; i < kHeldPacks; ++i) {
+      const int pack = first + i * kStride;
+      if (pack < pack_count) {
+        StoreGradient(gradient + pack * N, held[i], softmax, target - pack * N);
       }
     }
     for (int pack = first + kHeldPacks * kStride; pack < pack_count; pack += kStride) {
-      StoreGradient(gradient + pack * N, LoadPack<N>(logits + pack * N), total, arguments.scale,
+      StoreGradient(gradient + pack * N, LoadPack<N>(logits + pack * N), softmax,
                     target - pack * N);
     }
   }
-  cluster.sync();
+};
+
+template <typename T, int N>
+__global__ void __cluster_dims__(kClusterBlocks) __launch_bounds__(kThreads, 2)
+    CrossEntropyKernel(CrossEntropy arguments) {
+  __shared__ MaxSum warp_results[kMaxWarps];
+  __shared__ MaxSum block_result;
+  const auto cluster = cooperative_groups::this_cluster();
+  const int64_t row = blockIdx.x / kClusterBlocks;
+  const int target = arguments.targets[row];
+  Share<N> share;
+  share.logits = arguments.logits + row * arguments.vocab;
+  share.first = cluster.block_rank() * kThreads + threadIdx.x;
+  share.pack_count = arguments.vocab / N;
+  share.Load();
+  const float target_logit = share.logits[target];  // before the gradient takes its place
+
+  const MaxSum own = BlockReduce(share.Sum(), NoLogits(), warp_results, Combine);
+  const MaxSum total = ClusterReduce(own, &block_result);
+  if (share.first == 0) {
+    arguments.losses[row] = total.max - target_logit + logf(total.sum);
+  }
+  if (arguments.gradient != nullptr) {
+    const Softmax softmax = {total.max, arguments.scale / total.sum, arguments.scale};
+    share.Store(static_cast<T*>(arguments.gradient) + row * arguments.vocab, softmax, target);
+  }
+  cluster.sync();  // the other blocks have read block_result
 }
 
 struct LossSum {

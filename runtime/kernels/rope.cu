@@ -12,8 +12,8 @@ enum class Direction { kForward, kBackward };
 
 // Turns `N` channel pairs of the heads slot, slot + slots, ... of one token.
 template <typename T, int N>
-__device__ void TurnHeads(const Rotation& rotation, T* pairs, const float2 (&angles)[N], int slot,
-                          int slots) {
+__device__ void TurnHeads(const Rotation& rotation, T* pairs, const Pack<float2, N>& angles,
+                          int slot, int slots) {
   const int half = rotation.head_dim / 2;
   Numbers<T, N> first[kHeadsPerThread], second[kHeadsPerThread];
 #pragma unroll
@@ -31,7 +31,7 @@ __device__ void TurnHeads(const Rotation& rotation, T* pairs, const float2 (&ang
       float turned_first[N], turned_second[N];
 #pragma unroll
       for (int j = 0; j < N; ++j) {
-        const auto [cosine, sine] = angles[j];
+        const auto [cosine, sine] = angles.values[j];
         turned_first[j] = first[i][j] * cosine - second[i][j] * sine;
         turned_second[j] = second[i][j] * cosine + first[i][j] * sine;
       }
@@ -52,12 +52,10 @@ __global__ void __launch_bounds__(kMaxThreads, 2)
   const float2* table = rotation.table + int64_t{rotation.positions[blockIdx.x]} * half;
   for (int task = threadIdx.x; task < columns * slots; task += blockDim.x) {
     const int column = task % columns * N;
-    float2 angles[N];
-#pragma unroll
-    for (int i = 0; i < N; ++i) {
-      angles[i] = table[column + i];
-      if (direction == Direction::kBackward) {
-        angles[i].y = -angles[i].y;
+    auto angles = LoadPack<N>(table + column);
+    if (direction == Direction::kBackward) {
+      for (float2& angle : angles.values) {
+        angle.y = -angle.y;
       }
     }
     TurnHeads<T, N>(rotation, row + column, angles, task / columns, slots);

@@ -20,7 +20,7 @@ struct Rotation {
   int64_t row_stride;  // elements
   int head_count;
   int head_dim;              // C, even
-  const float2* table;       // [positions, C / 2]: cosine and sine
+  const float2* table;       // [positions, C / 2]: cosine and sine; 16-byte aligned
   const int32_t* positions;  // [tokens]: each token's row of the table
   ComputeDtype dtype;
 };

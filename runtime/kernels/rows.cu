@@ -42,10 +42,11 @@ __global__ void __launch_bounds__(kMaxThreads)
   const int segment = blockIdx.x;
   float* target = table + sorted.rows[segment] * width + column;
   const int end = sorted.starts[segment + 1];
+  const auto before = LoadNumbers<N>(target);
   float sums[N];
 #pragma unroll
   for (int j = 0; j < N; ++j) {
-    sums[j] = target[j];
+    sums[j] = before[j];
   }
 #pragma unroll 4
   for (int i = sorted.starts[segment]; i < end; ++i) {
