@@ -17,6 +17,9 @@ constexpr int64_t kBytesPerKilobyte = 1024;  // the kernel's kB
 // Of the machine's memory, for everything else that runs on it.
 constexpr int64_t kReservePercent = 5;
 
+// Of a GPU: kernels of libraries are loaded when they are first used.
+constexpr int64_t kDeviceReserveBytes = int64_t{1} << 30;
+
 void TakeTighter(int64_t available_bytes, const std::string& limit, HostMemory& memory) {
   if (available_bytes < memory.available_bytes) {
     memory = HostMemory{std::max<int64_t>(available_bytes, 0), limit};
@@ -35,6 +38,14 @@ void TakeResourceLimit(const std::string& limits, const std::string& status, std
 }
 
 }  // namespace
+
+std::string_view BackendName(Backend backend) { return backend == Backend::kCpu ? "cpu" : "cuda"; }
+
+int64_t PipelineDeviceBytes(int64_t total_bytes, int64_t free_bytes, int64_t limit_bytes) {
+  const int64_t taken = total_bytes - free_bytes;
+  const int64_t end = limit_bytes > 0 ? std::min(limit_bytes, total_bytes) : total_bytes;
+  return std::max<int64_t>(end - taken - kDeviceReserveBytes, 0);
+}
 
 absl::StatusOr<HostMemory> ReadAvailableHostMemory(const std::string& root) {
   const std::string path = root + "/proc/meminfo";

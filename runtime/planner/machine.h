@@ -5,12 +5,16 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "absl/status/statusor.h"
 
 namespace megatrain {
 
 enum class Backend { kCpu, kCuda };
+
+// `cpu` and `cuda`.
+std::string_view BackendName(Backend backend);
 
 // What a plan may count on. All sizes in bytes.
 struct MachineProfile {
@@ -22,6 +26,10 @@ struct MachineProfile {
   // Resident memory of the engine with its libraries and without a job.
   int64_t engine_baseline_bytes = 0;
 };
+
+// What a pipeline may take of a GPU's memory: what is free, less a reserve for what libraries load
+// later; all that the process has of it, libraries included, stays within `limit_bytes` (0: none).
+int64_t PipelineDeviceBytes(int64_t total_bytes, int64_t free_bytes, int64_t limit_bytes);
 
 // Memory that this process can still take, and what sets the limit, in words.
 struct HostMemory {

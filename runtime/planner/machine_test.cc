@@ -159,5 +159,12 @@ TEST(ThisMachineTest, ThePeakCanBeReset) {
   EXPECT_LT(ReadProcessMemory("")->peak_resident_bytes, peak_bytes - kBytes / 2);
 }
 
+TEST(PipelineDeviceBytesTest, KeepsAReserveAndTheProcessWithinItsLimit) {
+  constexpr int64_t kGibibyte = int64_t{1} << 30;
+  EXPECT_EQ(PipelineDeviceBytes(140 * kGibibyte, 139 * kGibibyte, 0), 138 * kGibibyte);
+  EXPECT_EQ(PipelineDeviceBytes(140 * kGibibyte, 139 * kGibibyte, 64 * kGibibyte), 62 * kGibibyte);
+  EXPECT_EQ(PipelineDeviceBytes(140 * kGibibyte, 0, 0), 0);
+}
+
 }  // namespace
 }  // namespace megatrain

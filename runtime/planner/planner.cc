@@ -10,8 +10,10 @@
 #include "runtime/config/model_layout.h"
 #include "runtime/data/data_memory.h"
 #include "runtime/hoststore/host_store.h"
-#include "runtime/model/workspace_size.h"
+#include "runtime/model/cuda_buffers.h"
 #include "runtime/pipeline/device_memory.h"
+#include "runtime/planner/backend_memory.h"
+#include "runtime/planner/placement.h"
 
 namespace megatrain {
 namespace {
@@ -28,9 +30,11 @@ constexpr int64_t kIoBufferBytes = int64_t{16} << 20;
 // Double buffering: one slot is filled or emptied while the other is used.
 constexpr int kDefaultSlotCount = 2;
 
-// Token counts that follow from a shape.
+// Token counts that follow from a shape; micro-batches as they are when they are not chosen.
 struct TokenCounts {
   int64_t document = 0;
+  int64_t row = 0;
+  int64_t micro_batch_rows = 0;
   int64_t micro_batch = 0;
   int64_t step = 0;
   int64_t micro_batches = 0;
@@ -50,9 +54,10 @@ std::optional<TokenCounts> CountTokens(const ModelConfig& config, const JobShape
   tokens.document = shape.longest_row_tokens == 0
                         ? shape.max_sequence_length
                         : std::min(shape.longest_row_tokens, shape.max_sequence_length);
-  const int64_t row = shape.packing ? shape.max_sequence_length : tokens.document;
-  tokens.micro_batch = micro_rows * row;
-  tokens.step = shape.batch_rows * row;
+  tokens.row = shape.packing ? shape.max_sequence_length : tokens.document;
+  tokens.micro_batch_rows = micro_rows;
+  tokens.micro_batch = micro_rows * tokens.row;
+  tokens.step = shape.batch_rows * tokens.row;
   tokens.micro_batches = (shape.batch_rows + micro_rows - 1) / micro_rows;
   const double activation_bytes =
       static_cast<double>(tokens.step + tokens.micro_batches * kActivationAlignmentTokens) *
@@ -89,13 +94,6 @@ ModelLayout PlanningLayout(const ModelConfig& config, bool trainable) {
   return layout;
 }
 
-int64_t PlanWorkspaceBytes(ModelConfig config, ComputeDtype dtype, const TokenCounts& tokens) {
-  if (config.moe.expert_count > 0) {  // a token's experts side by side are one wide MLP
-    config.mlp_width = config.moe.experts_per_token * config.moe.expert_width;
-  }
-  return WorkspaceBytes(config, dtype, tokens.micro_batch, tokens.document, tokens.micro_batch);
-}
-
 int64_t Sum(const std::vector<MemoryItem>& items) {
   int64_t total = 0;
   for (const MemoryItem& item : items) {
@@ -104,17 +102,36 @@ int64_t Sum(const std::vector<MemoryItem>& items) {
   return total;
 }
 
-std::vector<MemoryItem> HostStoreItems(const ModelLayout& layout, ComputeDtype compute_dtype) {
-  const HostStore::Options options{.gradient_bytes = static_cast<int>(SizeBytes(compute_dtype))};
+// But for the CPU backend's device arena.
+std::vector<MemoryItem> HostItems(const ModelLayout& layout, const JobShape& shape,
+                                  const MachineProfile& machine, const TokenCounts& tokens) {
+  const HostStore::Options options{.gradient_bytes =
+                                       static_cast<int>(SizeBytes(shape.compute_dtype))};
   std::vector<MemoryItem> items;
   for (const auto& [kind, size_bytes] : HostStore::Bytes(layout, options)) {
     items.push_back({kind, size_bytes});
   }
+  items.push_back({"libraries", machine.engine_baseline_bytes});
+  items.push_back({"io_buffers", kIoBufferBytes});
+  items.push_back({"data", DataMemoryBytes(shape.row_count, tokens.step)});
   return items;
 }
 
-PipelineOptions ChoosePipeline(const ModelConfig& config, const ModelLayout& layout,
-                               const JobShape& shape, const TokenCounts& tokens) {
+// The shortest document has a token to read and one to predict.
+constexpr int64_t kShortestDocument = 2;
+
+BackendMemory MemoryOf(const ModelConfig& config, const JobShape& shape, Backend backend,
+                       const TokenCounts& tokens) {
+  return MakeBackendMemory(
+      config, {.backend = backend, .dtype = shape.compute_dtype, .attention = shape.attention},
+      {.document_tokens = tokens.document,
+       .row_tokens = tokens.row,
+       .row_documents = shape.packing ? std::max<int64_t>(tokens.row / kShortestDocument, 1) : 1});
+}
+
+// On processors nothing is gained by what a device holds: of both orders the one that takes less.
+PipelineOptions ChooseOnCpu(const ModelConfig& config, const ModelLayout& layout,
+                            const JobShape& shape, const TokenCounts& tokens) {
   PipelineOptions options{
       .order = shape.order.value_or(MicroBatchOrder::kLayerMajor),
       .weight_slot_count = shape.resident_weights         ? static_cast<int>(config.layer_count)
@@ -126,7 +143,8 @@ PipelineOptions ChoosePipeline(const ModelConfig& config, const ModelLayout& lay
       .max_micro_batch_tokens = tokens.micro_batch,
       .max_step_tokens = tokens.step,
       .max_micro_batches = static_cast<int>(tokens.micro_batches),
-      .workspace_bytes = PlanWorkspaceBytes(config, shape.compute_dtype, tokens)};
+      .workspace_bytes =
+          MemoryOf(config, shape, Backend::kCpu, tokens).workspace_bytes(tokens.micro_batch)};
   if (!shape.order.has_value()) {
     PipelineOptions other = options;
     other.order = MicroBatchOrder::kMicroBatchMajor;
@@ -138,49 +156,105 @@ PipelineOptions ChoosePipeline(const ModelConfig& config, const ModelLayout& lay
   return options;
 }
 
+// On a GPU the fastest placement in `device_bytes`; where none fits, or with `smallest`, the one
+// that takes least.
+Placement ChooseOnGpu(const ModelConfig& config, const ModelLayout& layout, const JobShape& shape,
+                      const TokenCounts& tokens, int64_t device_bytes, bool smallest) {
+  PlacementRequest request{.step = {.rows = shape.batch_rows, .row_tokens = tokens.row},
+                           .compute_dtype = shape.compute_dtype,
+                           .device_bytes = device_bytes,
+                           .micro_batch_rows = shape.micro_batch_rows,
+                           .order = shape.order,
+                           .weight_slot_count = shape.weight_slot_count};
+  if (shape.resident_weights) {
+    request.resident_weights = true;
+  }
+  const BackendMemory memory = MemoryOf(config, shape, Backend::kCuda, tokens);
+  if (!smallest) {
+    if (const auto best = ChoosePlacement(config, layout, request, memory, MachineSpeeds{})) {
+      return *best;
+    }
+  }
+  return SmallestPlacement(config, layout, request, memory, MachineSpeeds{});
+}
+
 int64_t Limited(int64_t available_bytes, int64_t limit_bytes) {
   return limit_bytes > 0 ? std::min(available_bytes, limit_bytes) : available_bytes;
 }
 
-// Where the host is short, a GPU can keep gradients that would wait on the host for the norm.
-void KeepGradientsOnDevice(const MachineProfile& machine, Plan& plan) {
+// Where the host is short, a GPU can keep gradients that would wait on the host for the norm: the
+// bytes that it takes over, or 0 when it could not help.
+int64_t GradientsForDevice(const MachineProfile& machine, const Plan& plan) {
   const int64_t lacking = Sum(plan.host) - plan.host_available_bytes;
-  const int64_t room = plan.device_available_bytes - Sum(plan.device);
   const auto gradients = std::find_if(plan.host.begin(), plan.host.end(),
                                       [](const auto& item) { return item.kind == "gradients"; });
-  if (machine.backend != Backend::kCuda || lacking <= 0 || lacking > room ||
-      lacking > gradients->size_bytes) {
-    return;
-  }
-  gradients->size_bytes -= lacking;
-  plan.device.push_back({"kept_gradients", lacking});
+  const bool helps = machine.backend == Backend::kCuda && lacking > 0 &&
+                     lacking <= std::min(gradients->size_bytes, plan.device_available_bytes);
+  return helps ? lacking : 0;
 }
 
-// Everything but the verdict's words.
+void MoveGradients(int64_t size_bytes, Plan& plan) {
+  for (MemoryItem& item : plan.host) {
+    item.size_bytes -= item.kind == "gradients" ? size_bytes : 0;
+  }
+  if (size_bytes > 0) {
+    plan.device.push_back({"kept_gradients", size_bytes});
+  }
+}
+
+std::vector<MemoryItem> DeviceItems(const ModelLayout& layout, const PipelineOptions& options) {
+  const DeviceBytes device = MapDeviceMemory(layout, options).bytes;
+  return {{"weights", device.weights},
+          {"gradients", device.gradients},
+          {"states", device.states},
+          {"activations", device.activations},
+          {"workspace", device.workspace}};
+}
+
+// Fills in the pipeline and its cut of a step.
+void Choose(const ModelConfig& config, const JobShape& shape, const TokenCounts& tokens,
+            Placement placement, Plan& plan) {
+  plan.pipeline = std::move(placement.pipeline);
+  plan.micro_batch_rows = placement.micro_batch_rows;
+  plan.predicted_step_seconds = placement.predicted_step_seconds;
+  const int64_t row_documents = shape.packing ? tokens.row / kShortestDocument : 1;
+  plan.limits = {.tokens = plan.pipeline.max_micro_batch_tokens,
+                 .document_tokens = tokens.document,
+                 .documents = plan.micro_batch_rows * std::max<int64_t>(row_documents, 1)};
+}
+
+absl::Status CheckTrainableOn(Backend backend, const ModelConfig& config) {
+  const absl::Status status = CheckTrainable(config);
+  return status.ok() && backend == Backend::kCuda ? CheckCudaTrainable(config) : status;
+}
+
+// Everything but the verdict's words; with `smallest`, only whether it fits is of use.
 Plan PlanMemory(const ModelConfig& config, const JobShape& shape, const MachineProfile& machine,
-                const TokenCounts& tokens) {
+                const TokenCounts& tokens, bool smallest = false) {
   Plan plan;
-  plan.trainable = CheckTrainable(config).ok();
+  plan.trainable = CheckTrainableOn(machine.backend, config).ok();
   plan.parameter_count = config.ParameterCount();
   plan.active_parameter_count = config.ActiveParameterCount();
-  const ModelLayout layout = PlanningLayout(config, plan.trainable);
-  plan.pipeline = ChoosePipeline(config, layout, shape, tokens);
-  const DeviceBytes device = MapDeviceMemory(layout, plan.pipeline).bytes;
-  plan.device = {{"weights", device.weights},
-                 {"gradients", device.gradients},
-                 {"activations", device.activations},
-                 {"workspace", device.workspace}};
-  plan.host = HostStoreItems(layout, shape.compute_dtype);
-  plan.host.push_back({"libraries", machine.engine_baseline_bytes});
-  plan.host.push_back({"io_buffers", kIoBufferBytes});
-  plan.host.push_back({"data", DataMemoryBytes(shape.row_count, tokens.step)});
+  const ModelLayout layout = PlanningLayout(config, CheckTrainable(config).ok());
+  plan.host = HostItems(layout, shape, machine, tokens);
   plan.host_available_bytes = Limited(machine.host_available_bytes, shape.host_limit_bytes);
   if (machine.backend == Backend::kCpu) {
+    Choose(config, shape, tokens,
+           {.pipeline = ChooseOnCpu(config, layout, shape, tokens),
+            .micro_batch_rows = tokens.micro_batch_rows},
+           plan);
+    plan.device = DeviceItems(layout, plan.pipeline);
     plan.host.push_back({"device_arena", Sum(plan.device)});
     plan.device_available_bytes = Limited(plan.host_available_bytes, shape.device_limit_bytes);
   } else {
     plan.device_available_bytes = Limited(machine.device_memory_bytes, shape.device_limit_bytes);
-    KeepGradientsOnDevice(machine, plan);
+    const int64_t gradients = GradientsForDevice(machine, plan);
+    Choose(config, shape, tokens,
+           ChooseOnGpu(config, layout, shape, tokens, plan.device_available_bytes - gradients,
+                       smallest),
+           plan);
+    plan.device = DeviceItems(layout, plan.pipeline);
+    MoveGradients(gradients, plan);
   }
   plan.host_bytes = Sum(plan.host);
   plan.device_bytes = Sum(plan.device);
@@ -191,7 +265,7 @@ Plan PlanMemory(const ModelConfig& config, const JobShape& shape, const MachineP
 
 bool Fits(const ModelConfig& config, const JobShape& shape, const MachineProfile& machine) {
   const std::optional<TokenCounts> tokens = CountTokens(config, shape);
-  return tokens && PlanMemory(config, shape, machine, *tokens).fits;
+  return tokens && PlanMemory(config, shape, machine, *tokens, /*smallest=*/true).fits;
 }
 
 // The largest value in [1, limit) that `fits`, which holds for all below one that it holds for; 0
@@ -290,8 +364,8 @@ Plan PlanJob(const ModelConfig& config, const JobShape& shape, const MachineProf
   Plan plan = PlanMemory(config, shape, machine, *tokens);
   plan.verdict = FitVerdict(config, shape, machine, plan);
   if (!plan.trainable) {
-    absl::StrAppend(&plan.verdict,
-                    "; it cannot be trained yet: ", std::string(CheckTrainable(config).message()));
+    absl::StrAppend(&plan.verdict, "; it cannot be trained yet: ",
+                    std::string(CheckTrainableOn(machine.backend, config).message()));
   }
   return plan;
 }

@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "runtime/config/model_config.h"
+#include "runtime/kernels/attention_shape.h"
+#include "runtime/model/cuda_buffers.h"
 #include "runtime/model/layer_template.h"
 #include "runtime/pipeline/pipeline_options.h"
 #include "runtime/planner/machine.h"
@@ -21,17 +23,18 @@ namespace megatrain {
 // What of a job decides its memory. Counts are positive but where it says otherwise.
 struct JobShape {
   int64_t batch_rows = 8;
-  int64_t micro_batch_rows = 0;  // 0: all rows of the step
+  int64_t micro_batch_rows = 0;  // 0: all rows of the step; on a GPU the planner's choice
   int64_t max_sequence_length = 1024;
   int64_t longest_row_tokens = 0;  // of the prepared data; 0: not known yet
   int64_t row_count = 0;           // of the prepared data; 0: not known yet
   bool packing = false;
   ComputeDtype compute_dtype = ComputeDtype::kFloat32;
+  AttentionMode attention = AttentionMode::kFast;
   std::optional<MicroBatchOrder> order;  // absent: the planner's choice
   int weight_slot_count = 0;             // for decoder layers; 0: the planner's choice
-  bool resident_weights = false;
-  int64_t host_limit_bytes = 0;    // below what the machine has; 0: no limit
-  int64_t device_limit_bytes = 0;  // the same for the device
+  bool resident_weights = false;         // else the planner's choice on a GPU, and none on a CPU
+  int64_t host_limit_bytes = 0;          // below what the machine has; 0: no limit
+  int64_t device_limit_bytes = 0;        // the same for the device
 };
 
 struct MemoryItem {
@@ -40,7 +43,9 @@ struct MemoryItem {
 };
 
 // Sizes are upper bounds. Host kinds: weights_hi, weights_lo, adam_m, adam_v, gradients, libraries,
-// io_buffers, data, and on the CPU backend device_arena, which is the sum of `device`.
+// io_buffers, data, and on the CPU backend device_arena, which is the sum of `device`. Device
+// kinds: weights, gradients, states, activations, workspace, and kept_gradients for a host that is
+// short.
 struct Plan {
   bool fits = false;
   bool trainable = false;  // false: can be planned but not trained yet
@@ -54,8 +59,13 @@ struct Plan {
   int64_t parameter_count = 0;
   int64_t active_parameter_count = 0;
 
-  // What the engine sets its pipeline up with.
+  // What the engine sets its pipeline up with, the rows that it cuts a step into, and what they
+  // may be.
   PipelineOptions pipeline;
+  int64_t micro_batch_rows = 0;
+  MicroBatchLimits limits = {};
+
+  double predicted_step_seconds = 0;  // 0: not known
 };
 
 // Counts of `shape` that are out of range are not fitting, with a verdict that says so.

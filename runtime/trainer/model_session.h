@@ -36,8 +36,9 @@ class ModelSession {
                                                               ComputeBackend& backend,
                                                               Clock& clock);
 
-  // Takes the device memory. Once, after the weights are loaded: until then the host has more room
-  // for the file's pages.
+  // Takes the device memory, and pins what is to cross the bus: where the system refuses that,
+  // copies are slower. Once, after the weights are loaded: until then the host has more room for
+  // the file's pages.
   absl::Status StartPipeline(const PipelineOptions& options);
 
   const ModelLayout& layout() const { return layout_; }
@@ -46,9 +47,12 @@ class ModelSession {
   StepPipeline& pipeline() { return *pipeline_; }
 
  private:
-  ModelSession(ModelLayout layout, int optimizer_threads);
+  ModelSession(ModelLayout layout, int optimizer_threads, ComputeBackend& backend);
+
+  void PinWhatCrosses(const PipelineOptions& options);
 
   const ModelLayout layout_;
+  ComputeBackend& backend_;
   std::unique_ptr<Device> device_;
   std::unique_ptr<DeviceMath> math_;
   std::unique_ptr<HostStore> store_;

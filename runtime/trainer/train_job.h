@@ -11,6 +11,7 @@
 #include "absl/time/time.h"
 #include "runtime/data/batch_reader.h"
 #include "runtime/device/stream_figures.h"
+#include "runtime/kernels/attention_shape.h"
 #include "runtime/model/layer_template.h"
 #include "runtime/optimizer/adamw.h"
 #include "runtime/optimizer/learning_rate.h"
@@ -26,6 +27,7 @@ struct TrainJob {
   std::string output_path;  // does not exist yet; its parent does
   BatchOptions batches;
   ComputeDtype compute_dtype = ComputeDtype::kFloat32;
+  AttentionMode attention = AttentionMode::kFast;
   AdamWStep optimizer;             // learning_rate, step and gradient_scale are not read
   LearningRateSchedule schedule;   // total_steps is not read: the data decides
   double max_gradient_norm = 1.0;  // 0: no clipping

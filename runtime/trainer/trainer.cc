@@ -8,14 +8,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status_macros.h"
-#include "runtime/config/model_config.h"
-#include "runtime/data/prepared_data.h"
 #include "runtime/model_io/export_model.h"
 #include "runtime/model_io/load_model.h"
 #include "runtime/model_io/model_folder.h"
-#include "runtime/ops/compute_threads.h"
 #include "runtime/planner/machine.h"
-#include "runtime/planner/planner.h"
 #include "runtime/trainer/model_session.h"
 #include "runtime/trainer/training_loop.h"
 #include "runtime/trainer/warm_up.h"
@@ -32,14 +28,36 @@ absl::Status CheckVocabulary(const PreparedDataInfo& data, const ModelConfig& co
       config.vocab_size - 1, ": prepare the data with this model's tokenizer"));
 }
 
-absl::StatusOr<Plan> PlanOf(const TrainJob& job, const ModelConfig& config,
-                            const PreparedDataInfo& data, int64_t baseline_bytes) {
+// The rows that the plan cuts a step into, where the job leaves that to it.
+BatchOptions CutAsPlanned(BatchOptions batches, const Plan& plan) {
+  batches.micro_batch_rows = plan.micro_batch_rows;
+  return batches;
+}
+
+}  // namespace
+
+Trainer::Trainer(const Parts& parts, int optimizer_threads)
+    : parts_(parts), optimizer_threads_(optimizer_threads) {}
+
+absl::Status Trainer::WarmUp() {
+  MT_RETURN_IF_ERROR(WarmUpLibraries(parts_.backend, optimizer_threads_, parts_.clock));
+  malloc_trim(0);
+  MT_ASSIGN_OR_RETURN(const ProcessMemory memory, ReadProcessMemory(""));
+  baseline_bytes_ = memory.resident_bytes;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Plan> Trainer::PlanOf(const TrainJob& job, const ModelConfig& config,
+                                     const PreparedDataInfo& data) {
   MT_ASSIGN_OR_RETURN(const HostMemory free, ReadAvailableHostMemory(""));
   MT_ASSIGN_OR_RETURN(const ProcessMemory held, ReadProcessMemory(""));
+  MT_ASSIGN_OR_RETURN(const ComputeBackend::DeviceMemory device, parts_.backend.ReadDeviceMemory());
   const MachineProfile machine{
-      .backend = Backend::kCpu,
+      .backend = parts_.backend.kind(),
       .host_available_bytes = free.available_bytes + held.resident_bytes,
-      .engine_baseline_bytes = std::max(baseline_bytes, held.resident_bytes)};
+      .device_memory_bytes =
+          PipelineDeviceBytes(device.total_bytes, device.free_bytes, job.device_limit_bytes),
+      .engine_baseline_bytes = std::max(baseline_bytes_, held.resident_bytes)};
   const JobShape shape{.batch_rows = job.batches.batch_rows,
                        .micro_batch_rows = job.batches.micro_batch_rows,
                        .max_sequence_length = job.batches.max_sequence_length,
@@ -47,27 +65,13 @@ absl::StatusOr<Plan> PlanOf(const TrainJob& job, const ModelConfig& config,
                        .row_count = data.row_count,
                        .packing = job.batches.packing,
                        .compute_dtype = job.compute_dtype,
+                       .attention = job.attention,
                        .order = job.order,
                        .weight_slot_count = job.weight_slot_count,
                        .resident_weights = job.resident_weights,
                        .host_limit_bytes = job.host_limit_bytes,
                        .device_limit_bytes = job.device_limit_bytes};
   return PlanJob(config, shape, machine);
-}
-
-}  // namespace
-
-Trainer::Trainer(const Options& options, FileSystem& files, Clock& clock)
-    : options_(options), files_(files), clock_(clock) {
-  SetComputeThreads(options.compute_threads);
-}
-
-absl::Status Trainer::WarmUp() {
-  MT_RETURN_IF_ERROR(WarmUpLibraries(options_.optimizer_threads, clock_));
-  malloc_trim(0);
-  MT_ASSIGN_OR_RETURN(const ProcessMemory memory, ReadProcessMemory(""));
-  baseline_bytes_ = memory.resident_bytes;
-  return absl::OkStatus();
 }
 
 absl::StatusOr<TrainResult> Trainer::Run(const TrainJob& job, TrainObserver& observer) {
@@ -82,36 +86,41 @@ absl::StatusOr<TrainResult> Trainer::RunJob(const TrainJob& job, TrainObserver& 
         absl::StrCat("the peak of memory counts earlier jobs too: ", std::string(reset.message())));
   }
   observer.OnPhase(TrainPhase::kLoading);
-  if (files_.Exists(job.output_path)) {
+  if (parts_.files.Exists(job.output_path)) {
     return absl::InvalidArgumentError(absl::StrCat(job.output_path, ": exists already"));
   }
   MT_ASSIGN_OR_RETURN(const std::unique_ptr<ModelFolder> folder,
-                      ModelFolder::Open(job.model_path, files_));
+                      ModelFolder::Open(job.model_path, parts_.files));
   const ModelConfig& config = folder->config();
   MT_RETURN_IF_ERROR(CheckTrainable(config));
   MT_ASSIGN_OR_RETURN(const std::unique_ptr<PreparedData> data, PreparedData::Open(job.data_path));
   MT_RETURN_IF_ERROR(CheckVocabulary(data->info(), config));
-  MT_ASSIGN_OR_RETURN(BatchReader reader, BatchReader::Create(*data, job.batches));
-  MT_ASSIGN_OR_RETURN(const Plan plan, PlanOf(job, config, data->info(), baseline_bytes_));
+  MT_ASSIGN_OR_RETURN(const Plan plan, PlanOf(job, config, data->info()));
   if (!plan.fits) {
     return absl::ResourceExhaustedError(plan.verdict);
   }
+  MT_ASSIGN_OR_RETURN(BatchReader reader,
+                      BatchReader::Create(*data, CutAsPlanned(job.batches, plan)));
   observer.OnPlanned(plan, reader.step_count());
   observer.OnLogLine(absl::StrCat("the plan ", plan.verdict));
 
-  MT_ASSIGN_OR_RETURN(
-      const std::unique_ptr<ModelSession> session,
-      ModelSession::Create(config, options_.optimizer_threads, clock_, job.compute_dtype));
+  MT_ASSIGN_OR_RETURN(const std::unique_ptr<ModelSession> session,
+                      ModelSession::Create(config,
+                                           {.optimizer_threads = optimizer_threads_,
+                                            .templates = {.dtype = job.compute_dtype,
+                                                          .attention = job.attention,
+                                                          .limits = plan.limits}},
+                                           parts_.backend, parts_.clock));
   MT_RETURN_IF_ERROR(LoadModel(*folder, session->layout(), session->store()));
   MT_RETURN_IF_ERROR(session->StartPipeline(plan.pipeline));
   observer.OnPhase(TrainPhase::kTraining);
-  MT_RETURN_IF_ERROR(RunTrainingLoop(job, clock_, reader, session->pipeline(), observer));
+  MT_RETURN_IF_ERROR(RunTrainingLoop(job, parts_.clock, reader, session->pipeline(), observer));
   if (observer.StopRequested()) {
     return absl::CancelledError("the job was asked to stop before its export");
   }
   observer.OnPhase(TrainPhase::kExporting);
   MT_RETURN_IF_ERROR(
-      ExportModel(*folder, session->layout(), session->store(), job.output_path, files_));
+      ExportModel(*folder, session->layout(), session->store(), job.output_path, parts_.files));
   MT_ASSIGN_OR_RETURN(const ProcessMemory memory, ReadProcessMemory(""));
   return TrainResult{reader.step_count(), memory.peak_resident_bytes};
 }

@@ -7,6 +7,10 @@
 #include "absl/status/statusor.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/file_system.h"
+#include "runtime/config/model_config.h"
+#include "runtime/data/prepared_data.h"
+#include "runtime/planner/planner.h"
+#include "runtime/trainer/compute_backend.h"
 #include "runtime/trainer/train_job.h"
 
 namespace megatrain {
@@ -17,17 +21,18 @@ struct TrainResult {
   int64_t peak_host_bytes = 0;  // highest resident memory of the process during the job
 };
 
-// Runs jobs on the CPU backend, one at a time: loads the model into a host store, trains it by the
+// Runs jobs on one backend, one at a time: loads the model into a host store, trains it by the
 // streaming pipeline, exports it. Between jobs it holds nothing. One thread at a time.
 class Trainer {
  public:
-  struct Options {
-    int compute_threads = 1;    // of the layer templates; equal results need an equal number
-    int optimizer_threads = 1;  // results do not depend on it
+  struct Parts {
+    ComputeBackend& backend;
+    FileSystem& files;
+    Clock& clock;
   };
 
-  // Refers to `files` and `clock`.
-  Trainer(const Options& options, FileSystem& files, Clock& clock);
+  // Results do not depend on the number of threads that the optimizer has.
+  Trainer(const Parts& parts, int optimizer_threads);
 
   // Runs a tiny model once, so that the libraries have started their threads and taken their
   // buffers, and keeps the process's resident memory of then as what every plan counts for them.
@@ -44,9 +49,11 @@ class Trainer {
  private:
   absl::StatusOr<TrainResult> RunJob(const TrainJob& job, TrainObserver& observer);
 
-  const Options options_;
-  FileSystem& files_;
-  Clock& clock_;
+  absl::StatusOr<Plan> PlanOf(const TrainJob& job, const ModelConfig& config,
+                              const PreparedDataInfo& data);
+
+  const Parts parts_;
+  const int optimizer_threads_;
   int64_t baseline_bytes_ = 0;
 };
 

@@ -13,6 +13,7 @@
 #include "runtime/base/posix_file_system.h"
 #include "runtime/data/prepared_data_for_test.h"
 #include "runtime/planner/machine.h"
+#include "runtime/trainer/cpu_backend.h"
 #include "runtime/trainer/toy_model_for_test.h"
 
 namespace megatrain {
@@ -43,7 +44,9 @@ class RecordingObserver final : public TrainObserver {
 
 class TrainerTest : public testing::Test {
  protected:
-  TrainerTest() : trainer_({.compute_threads = 1, .optimizer_threads = 2}, files_, clock_) {
+  TrainerTest()
+      : backend_(MakeCpuBackend(/*compute_threads=*/1)),
+        trainer_({*backend_, files_, clock_}, /*optimizer_threads=*/2) {
     name_ = testing::UnitTest::GetInstance()->current_test_info()->name();
     job_.model_path = WriteToyModel("model_" + name_, ToyModel{});
     job_.data_path = WritePreparedData("data_" + name_, RandomRows(40, 12, 64, 7));
@@ -69,6 +72,7 @@ class TrainerTest : public testing::Test {
 
   PosixFileSystem files_;
   SystemClock clock_;
+  const std::unique_ptr<ComputeBackend> backend_;
   Trainer trainer_;
   std::string name_;
   TrainJob job_;
@@ -141,7 +145,7 @@ TEST_F(TrainerTest, PlacementChangesNoBit) {
     job.weight_slot_count = slots;
     job.output_path = testing::TempDir() + "/other_" + name_;
     std::filesystem::remove_all(job.output_path);
-    Trainer trainer({.compute_threads = 1, .optimizer_threads = 1}, files_, clock_);
+    Trainer trainer({*backend_, files_, clock_}, /*optimizer_threads=*/1);
     ASSERT_TRUE(trainer.Run(job, other).ok());
     ASSERT_EQ(other.steps.size(), observer_.steps.size());
     for (size_t i = 0; i < other.steps.size(); ++i) {

@@ -37,13 +37,21 @@ OwnedMicroBatch MakeBatch() {
   return batch;
 }
 
-absl::Status WarmUp(const ModelConfig& config, ComputeDtype dtype, int optimizer_threads,
-                    Clock& clock) {
+absl::Status WarmUp(const ModelConfig& config, ComputeDtype dtype, ComputeBackend& backend,
+                    int optimizer_threads, Clock& clock) {
   const JobShape shape{
       .batch_rows = kDocuments, .max_sequence_length = kDocumentTokens, .compute_dtype = dtype};
+  MT_ASSIGN_OR_RETURN(const ComputeBackend::DeviceMemory device, backend.ReadDeviceMemory());
+  const Plan plan = PlanJob(config, shape,
+                            {.backend = backend.kind(),
+                             .device_memory_bytes = PipelineDeviceBytes(
+                                 device.total_bytes, device.free_bytes, /*limit_bytes=*/0)});
   MT_ASSIGN_OR_RETURN(const std::unique_ptr<ModelSession> session,
-                      ModelSession::Create(config, optimizer_threads, clock, dtype));
-  MT_RETURN_IF_ERROR(session->StartPipeline(PlanJob(config, shape, MachineProfile{}).pipeline));
+                      ModelSession::Create(config,
+                                           {.optimizer_threads = optimizer_threads,
+                                            .templates = {.dtype = dtype, .limits = plan.limits}},
+                                           backend, clock));
+  MT_RETURN_IF_ERROR(session->StartPipeline(plan.pipeline));
   const OwnedMicroBatch batch = MakeBatch();
   for (int step = 0; step < 2; ++step) {
     MT_RETURN_IF_ERROR(session->pipeline().SubmitStep(
@@ -56,10 +64,12 @@ absl::Status WarmUp(const ModelConfig& config, ComputeDtype dtype, int optimizer
 
 }  // namespace
 
-absl::Status WarmUpLibraries(int optimizer_threads, Clock& clock) {
+absl::Status WarmUpLibraries(ComputeBackend& backend, int optimizer_threads, Clock& clock) {
   MT_ASSIGN_OR_RETURN(const ModelConfig config, ParseModelConfig(kConfig));
-  MT_RETURN_IF_ERROR(WarmUp(config, ComputeDtype::kFloat32, optimizer_threads, clock));
-  return WarmUp(config, ComputeDtype::kBfloat16, optimizer_threads, clock);
+  for (const ComputeDtype dtype : {ComputeDtype::kFloat32, ComputeDtype::kBfloat16}) {
+    MT_RETURN_IF_ERROR(WarmUp(config, dtype, backend, optimizer_threads, clock));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace megatrain

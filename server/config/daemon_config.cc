@@ -68,7 +68,7 @@ const std::vector<Setting>& Settings() {
       Text("unix_socket", &DaemonConfig::unix_socket, "Unix socket of the API as well"),
       Text("metrics_listen", &DaemonConfig::metrics_listen, "Address of /metrics for Prometheus"),
       Text("engine", &DaemonConfig::engine, "Path of megatrain-engine"),
-      Text("backend", &DaemonConfig::backend, "Engine backend: cpu"),
+      Text("backend", &DaemonConfig::backend, "Engine backend: cpu or cuda"),
       Number("engine_threads", &DaemonConfig::engine_threads, 0, 64,
              "Threads of the engine; 0: one a processor"),
       Texts("allow_path", &DaemonConfig::allow_path,
@@ -177,8 +177,8 @@ absl::Status Check(const DaemonConfig& config) {
       wrong("allow_path", absl::StrCat("\"", path, "\" is no absolute path"));
     }
   }
-  if (!IsOneOf(config.backend, {"cpu"})) {
-    wrong("backend", absl::StrCat("\"", config.backend, "\" is not known: take cpu"));
+  if (!IsOneOf(config.backend, {"cpu", "cuda"})) {
+    wrong("backend", absl::StrCat("\"", config.backend, "\" is not known: take cpu or cuda"));
   }
   if (!IsOneOf(config.log_level, {"debug", "info", "warn", "error"})) {
     wrong("log_level",

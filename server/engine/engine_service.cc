@@ -156,9 +156,10 @@ grpc::ServerUnaryReactor* EngineService::GetEngine(grpc::CallbackServerContext* 
                                                    engine::v1::Engine* response) {
   response->set_backend(options_.backend);
   response->set_baseline_bytes(options_.baseline_bytes);
-  // On the CPU the device arena is host memory: it may take what there is.
   response->set_device_memory_bytes(
-      ReadAvailableHostMemory("").value_or(HostMemory{}).available_bytes);
+      options_.device_memory_bytes > 0
+          ? options_.device_memory_bytes
+          : ReadAvailableHostMemory("").value_or(HostMemory{}).available_bytes);
   {
     MutexLock lock(&mutex_);
     response->set_busy(current_ != nullptr);

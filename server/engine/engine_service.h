@@ -21,6 +21,7 @@ class EngineService final : public engine::v1::EngineService::CallbackService {
   struct Options {
     std::string backend;
     int64_t baseline_bytes = 0;
+    int64_t device_memory_bytes = 0;  // for a job; 0: what the host has at the time
   };
 
   // Refers to `trainer` and `clock`.

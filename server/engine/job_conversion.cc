@@ -85,6 +85,11 @@ absl::Status SetTrain(const v1::TrainOptions& options, TrainJob& job) {
       job.compute_dtype,
       Named<ComputeDtype>("train.compute_dtype", options.compute_dtype(),
                           {{"fp32", ComputeDtype::kFloat32}, {"bf16", ComputeDtype::kBfloat16}}));
+  MT_ASSIGN_OR_RETURN(job.attention,
+                      Named<AttentionMode>("train.attention", options.attention(),
+                                           {{"", AttentionMode::kFast},
+                                            {"fast", AttentionMode::kFast},
+                                            {"deterministic", AttentionMode::kDeterministic}}));
   job.max_gradient_norm = options.max_gradient_norm();
   job.nonfinite_step_limit = options.nonfinite_step_limit();
   MT_RETURN_IF_ERROR(CheckNumber("train.max_gradient_norm", options.max_gradient_norm(),

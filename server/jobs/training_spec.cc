@@ -39,6 +39,9 @@ void FillTrain(v1::TrainOptions& train, const SpecDefaults& defaults) {
   if (train.compute_dtype().empty()) {
     train.set_compute_dtype(defaults.compute_dtype);
   }
+  if (train.attention().empty()) {
+    train.set_attention("fast");
+  }
   if (train.on_bad_row().empty()) {
     train.set_on_bad_row("error");
   }
@@ -136,6 +139,7 @@ void CheckTrain(const v1::TrainOptions& train, Checker check) {
   check.Range("micro_batch_rows", train.micro_batch_rows(), 0, kMaxCount);
   check.Range("max_sequence_length", train.max_sequence_length(), 2, kMaxSequenceLength);
   check.OneOf("compute_dtype", train.compute_dtype(), {"fp32", "bf16"});
+  check.OneOf("attention", train.attention(), {"fast", "deterministic"});
   check.Real("max_gradient_norm", train.max_gradient_norm(), 0, HUGE_VAL, /*closed=*/false);
   check.OneOf("on_bad_row", train.on_bad_row(), {"error", "skip"});
   check.Range("nonfinite_step_limit", train.nonfinite_step_limit(), 1, kMaxCount);

@@ -41,6 +41,7 @@ TEST(TrainingSpecTest, FillsInEveryDefault) {
   EXPECT_EQ(spec.train().micro_batch_rows(), 0);
   EXPECT_EQ(spec.train().max_sequence_length(), 1024);
   EXPECT_EQ(spec.train().compute_dtype(), "fp32");
+  EXPECT_EQ(spec.train().attention(), "fast");
   EXPECT_EQ(spec.train().max_gradient_norm(), 1.0);
   EXPECT_EQ(spec.train().on_bad_row(), "error");
   EXPECT_EQ(spec.train().nonfinite_step_limit(), 3);
@@ -101,6 +102,7 @@ TEST(TrainingSpecTest, RefusesEachWrongValueByItsField) {
       {"spec.train.micro_batch_rows", [](auto& s) { s.mutable_train()->set_micro_batch_rows(-1); }},
       {"spec.train.max_sequence_length",
        [](auto& s) { s.mutable_train()->set_max_sequence_length(1); }},
+      {"spec.train.attention", [](auto& s) { s.mutable_train()->set_attention("slow"); }},
       {"spec.train.compute_dtype", [](auto& s) { s.mutable_train()->set_compute_dtype("fp16"); }},
       {"spec.train.max_gradient_norm",
        [](auto& s) { s.mutable_train()->set_max_gradient_norm(INFINITY); }},

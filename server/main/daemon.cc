@@ -178,8 +178,9 @@ absl::Status Daemon::Parts::OpenCatalog() {
 void Daemon::Parts::StartEngine() {
   const auto wake = [this] { loop.Wake(); };
   EngineSupervisor::Options options;
-  options.engine_path =
-      config.engine.empty() ? PathBesideThisProgram("megatrain-engine") : config.engine;
+  options.engine_path = !config.engine.empty()    ? config.engine
+                        : config.backend == "cpu" ? PathBesideThisProgram("megatrain-engine")
+                                                  : PathBesideThisProgram("megatrain-engine-cuda");
   options.socket_path = In("engine.sock");
   options.log_path = In("engine.log");
   options.arguments = {"--backend", config.backend, "--threads",

@@ -27,6 +27,8 @@ JobShape JobShapeOf(const v1::TrainingSpec& spec) {
   shape.packing = train.packing();
   shape.compute_dtype =
       train.compute_dtype() == "bf16" ? ComputeDtype::kBfloat16 : ComputeDtype::kFloat32;
+  shape.attention =
+      train.attention() == "deterministic" ? AttentionMode::kDeterministic : AttentionMode::kFast;
   if (placement.order() == "layer_major") {
     shape.order = MicroBatchOrder::kLayerMajor;
   } else if (placement.order() == "micro_batch_major") {

@@ -10,17 +10,23 @@ import repository
 # From the bottom to the top. A package may depend on its own level and those below.
 _LEVELS = [
     ["runtime/base"],
-    ["proto", "runtime/config", "runtime/device", "runtime/safetensors"],
-    ["runtime/hoststore", "runtime/ops", "runtime/model"],
+    ["proto", "runtime/config", "runtime/safetensors"],
+    [
+        "runtime/device",
+        "runtime/hoststore",
+        "runtime/kernels",
+        "runtime/model",
+        "runtime/ops",
+        "runtime/optimizer",
+    ],
     [
         "runtime/data",
         "runtime/model_io",
-        "runtime/optimizer",
         "runtime/pipeline",
         "runtime/planner",
         "runtime/schedule",
     ],
-    ["runtime/trainer"],
+    ["runtime/benchmark", "runtime/trainer"],
     ["client/lib", "server/database", "server/errors"],
     ["client/cli", "server"],
     ["server/api", "server/engine"],

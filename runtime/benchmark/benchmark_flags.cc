@@ -1,0 +1,51 @@
+#include "runtime/benchmark/benchmark_flags.h"
+
+#include "runtime/config/shapes.h"
+
+namespace megatrain {
+
+void AddBenchmarkFlags(CLI::App& app, BenchmarkFlags& flags) {
+  app.add_option("--shape", flags.shape, "Shape of the model")->check(CLI::IsMember(ShapeNames()));
+  app.add_option("--layers", flags.layers, "Layers; 0: the shape's own")
+      ->check(CLI::Range(0, 1000));
+  app.add_option("--width", flags.width, "Times that heads, hidden size and MLP are as wide");
+  app.add_option("--tokens", flags.tokens, "Tokens of a step")->check(CLI::PositiveNumber);
+  app.add_option("--sequence-length", flags.sequence_length, "Tokens of a row")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--micro-batch-tokens", flags.micro_batch_tokens,
+                 "Tokens of a micro-batch, cut to whole rows; 0: the planner's choice")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--steps", flags.steps, "Steps that are timed")->check(CLI::Range(1, 1000000));
+  app.add_option("--warm-up", flags.warm_up, "Steps before them")->check(CLI::Range(0, 1000000));
+  app.add_option("--profile-steps", flags.profile_steps, "Steps after them that are traced")
+      ->check(CLI::Range(0, 1000));
+  app.add_option("--hbm-limit-gib", flags.hbm_limit_gib, "Device memory to use; 0: what there is")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--order", flags.order, "Order of micro-batches")
+      ->check(CLI::IsMember({"auto", "layer_major", "micro_batch_major"}));
+  app.add_option("--keep", flags.keep, "Activations that layers keep for backward")
+      ->check(CLI::IsMember({"auto", "nothing", "attention", "projections", "all"}));
+  app.add_option("--weights", flags.weights, "Whether the weights of all layers stay on the device")
+      ->check(CLI::IsMember({"auto", "resident", "streamed"}));
+  app.add_option("--device-state-units", flags.device_state_units,
+                 "Units whose optimizer state is on the device; -1: the planner's choice")
+      ->check(CLI::Range(-1, 1000));
+  app.add_option("--compute-dtype", flags.compute_dtype,
+                 "Precision of products; default: bf16 on a GPU, else fp32")
+      ->check(CLI::IsMember({"bf16", "fp32"}));
+  app.add_option("--attention", flags.attention, "Attention's kernels")
+      ->check(CLI::IsMember({"fast", "deterministic"}));
+  app.add_option("--folded-store", flags.folded_store,
+                 "Layers with host memory of their own, which all others share; 0: all. For shapes "
+                 "larger than the host's memory: measures speed, learns nothing")
+      ->check(CLI::Range(0, 1000));
+  app.add_option("--threads", flags.threads, "Threads of computation and optimizer; 0: all")
+      ->check(CLI::Range(0, 1024));
+  app.add_option("--seed", flags.seed, "Of weights and tokens");
+  app.add_option("--commit", flags.commit, "Commit of this program, for the record");
+  app.add_option("--output", flags.output, "File to append the result to, as a line of JSON");
+  app.add_option("--timeline", flags.timeline,
+                 "File to write the traced steps to, in the trace event format");
+}
+
+}  // namespace megatrain

@@ -1,0 +1,211 @@
+#include "runtime/benchmark/benchmark_run.h"
+
+#include <algorithm>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/status_macros.h"
+#include "runtime/benchmark/benchmark_setup.h"
+#include "runtime/benchmark/random_model.h"
+#include "runtime/benchmark/result_line.h"
+#include "runtime/planner/model_flops.h"
+#include "runtime/planner/planner.h"
+#include "runtime/trainer/model_session.h"
+
+namespace megatrain {
+namespace {
+
+// Steps train on these in turn, and one is submitted while another runs.
+constexpr int kDifferentSteps = 4;
+constexpr int kStepsOnTheirWay = 2;
+
+constexpr double kGibibyte = 1 << 30;
+
+// What the pipeline may take of the device.
+absl::StatusOr<int64_t> UsableDeviceBytes(const BenchmarkFlags& flags, ComputeBackend& backend) {
+  const int64_t limit_bytes = static_cast<int64_t>(flags.hbm_limit_gib * kGibibyte);
+  if (backend.kind() == Backend::kCpu) {
+    MT_ASSIGN_OR_RETURN(const HostMemory host, ReadAvailableHostMemory(""));
+    return limit_bytes > 0 ? limit_bytes : host.available_bytes / 2;
+  }
+  MT_ASSIGN_OR_RETURN(const ComputeBackend::DeviceMemory device, backend.ReadDeviceMemory());
+  return PipelineDeviceBytes(device.total_bytes, device.free_bytes, limit_bytes);
+}
+
+// Random steps through a session's pipeline.
+class BenchmarkRun {
+ public:
+  BenchmarkRun(const BenchmarkSetup& setup, const BenchmarkParts& parts, ModelSession& session)
+      : setup_(setup), parts_(parts), session_(session) {}
+
+  absl::Status DrawSteps(uint64_t seed) {
+    const int64_t row_tokens = setup_.step.row_tokens;
+    const BatchShape shape{.tokens = setup_.step.rows * row_tokens,
+                           .sequence_length = row_tokens,
+                           .micro_batch_tokens = setup_.placement.micro_batch_rows * row_tokens};
+    for (int i = 0; i < kDifferentSteps; ++i) {
+      MT_ASSIGN_OR_RETURN(StepBatch step, RandomStep(shape, setup_.config.vocab_size,
+                                                     seed + static_cast<uint64_t>(i)));
+      steps_.push_back(std::move(step));
+    }
+    return absl::OkStatus();
+  }
+
+  // From an idle pipeline to an idle one.
+  absl::StatusOr<absl::Duration> Run(int64_t count) {
+    const absl::Duration start = parts_.clock.MonotonicNow();
+    int64_t submitted = 0;
+    for (int64_t finished = 0; finished < count; ++finished) {
+      for (; submitted < std::min(count, finished + kStepsOnTheirWay); ++submitted) {
+        MT_RETURN_IF_ERROR(Submit());
+      }
+      MT_ASSIGN_OR_RETURN(const StepResult result, session_.pipeline().WaitStep());
+      if (!result.finite) {
+        return absl::InternalError("a step of random weights was not finite");
+      }
+      last_loss_ = result.loss;
+    }
+    MT_RETURN_IF_ERROR(session_.pipeline().WaitForUpdates());
+    return parts_.clock.MonotonicNow() - start;
+  }
+
+  double last_loss() const { return last_loss_; }
+
+ private:
+  absl::Status Submit() {
+    const StepBatch& step = steps_[next_step_++ % kDifferentSteps];
+    StepInput input{.loss_token_count = step.loss_token_count,
+                    .optimizer = {.learning_rate = 1e-5},
+                    .max_gradient_norm = 1.0};
+    for (const OwnedMicroBatch& micro_batch : step.micro_batches) {
+      input.micro_batches.push_back(micro_batch.View());
+    }
+    return session_.pipeline().SubmitStep(std::move(input));
+  }
+
+  const BenchmarkSetup& setup_;
+  const BenchmarkParts& parts_;
+  ModelSession& session_;
+  std::vector<StepBatch> steps_;
+  int64_t next_step_ = 0;
+  double last_loss_ = 0;
+};
+
+using AllFigures = std::array<StreamFigures, kStreamCount>;
+
+AllFigures Growth(const AllFigures& before, const AllFigures& after) {
+  AllFigures growth = after;
+  for (size_t i = 0; i < growth.size(); ++i) {
+    growth[i].busy -= before[i].busy;
+    growth[i].wall -= before[i].wall;
+    growth[i].operation_count -= before[i].operation_count;
+    for (size_t reason = 0; reason < growth[i].waits.size(); ++reason) {
+      growth[i].waits[reason] -= before[i].waits[reason];
+    }
+  }
+  return growth;
+}
+
+void SetFlops(const BenchmarkSetup& setup, BenchmarkFigures& figures) {
+  const std::vector<int64_t> documents(setup.step.rows, setup.step.row_tokens);
+  figures.model_flops_per_step = ModelFlops(setup.config, documents);
+  figures.hardware_flops_per_step = figures.model_flops_per_step;
+  const double layers = static_cast<double>(setup.config.layer_count);
+  for (int unit = 1; unit <= static_cast<int>(setup.config.layer_count); ++unit) {
+    figures.hardware_flops_per_step +=
+        RecomputeFlops(setup.config, setup.placement.pipeline.keep_of(unit), documents) / layers;
+  }
+}
+
+absl::Status WriteFile(const std::string& path, std::ios::openmode mode, const std::string& text) {
+  std::ofstream file(path, mode);
+  file << text << std::flush;
+  return file ? absl::OkStatus()
+              : absl::UnavailableError(absl::StrCat(path, ": cannot be written"));
+}
+
+absl::StatusOr<BenchmarkFigures::Traced> Trace(const BenchmarkFlags& flags, DeviceTracer& tracer,
+                                               BenchmarkRun& run, std::ostream& text) {
+  MT_RETURN_IF_ERROR(tracer.Start());
+  MT_ASSIGN_OR_RETURN(const absl::Duration elapsed, run.Run(flags.profile_steps));
+  MT_ASSIGN_OR_RETURN(const std::vector<DeviceActivity> activities, tracer.Stop());
+  text << FormatTotals(TotalsByName(activities), absl::ToInt64Nanoseconds(elapsed));
+  if (!flags.timeline.empty()) {
+    MT_RETURN_IF_ERROR(WriteFile(flags.timeline, std::ios::trunc, ToTraceJson(activities)));
+  }
+  return BenchmarkFigures::Traced{.kernels = SumKernels(activities), .elapsed = elapsed};
+}
+
+absl::StatusOr<std::unique_ptr<ModelSession>> StartSession(const BenchmarkFlags& flags,
+                                                           const BenchmarkSetup& setup,
+                                                           const BenchmarkParts& parts,
+                                                           int threads) {
+  const PipelineOptions& options = setup.placement.pipeline;
+  MT_ASSIGN_OR_RETURN(std::unique_ptr<ModelSession> session,
+                      ModelSession::Create(
+                          setup.config,
+                          {.optimizer_threads = threads,
+                           .templates = {.dtype = setup.compute.dtype,
+                                         .attention = setup.compute.attention,
+                                         .limits = {.tokens = options.max_micro_batch_tokens,
+                                                    .document_tokens = setup.step.row_tokens,
+                                                    .documents = setup.placement.micro_batch_rows}},
+                           .fold_layers = flags.folded_store},
+                          parts.backend, parts.clock));
+  FillRandomWeights(session->layout(), flags.seed, session->pool(), session->store());
+  MT_RETURN_IF_ERROR(session->StartPipeline(options));
+  return session;
+}
+
+absl::StatusOr<BenchmarkFigures> Measure(const BenchmarkFlags& flags, const BenchmarkSetup& setup,
+                                         const BenchmarkParts& parts, std::ostream& text) {
+  const int threads =
+      flags.threads > 0 ? flags.threads : static_cast<int>(std::thread::hardware_concurrency());
+  MT_ASSIGN_OR_RETURN(const auto session, StartSession(flags, setup, parts, threads));
+  BenchmarkRun run(setup, parts, *session);
+  MT_RETURN_IF_ERROR(run.DrawSteps(flags.seed));
+  MT_RETURN_IF_ERROR(run.Run(flags.warm_up).status());
+  BenchmarkFigures figures{.predicted_step_seconds = setup.placement.predicted_step_seconds,
+                           .planned_device_bytes = session->pipeline().device_bytes()};
+  const AllFigures before = session->pipeline().Figures();
+  MT_ASSIGN_OR_RETURN(figures.elapsed, run.Run(flags.steps));
+  figures.streams = Growth(before, session->pipeline().Figures());
+  SetFlops(setup, figures);
+  if (flags.profile_steps > 0) {
+    MT_ASSIGN_OR_RETURN(figures.traced, Trace(flags, *parts.tracer, run, text));
+  }
+  figures.loss = run.last_loss();
+  MT_ASSIGN_OR_RETURN(const ComputeBackend::DeviceMemory device, parts.backend.ReadDeviceMemory());
+  figures.peak_device_bytes = device.total_bytes - device.free_bytes;  // nothing is freed in steps
+  MT_ASSIGN_OR_RETURN(const ProcessMemory process, ReadProcessMemory(""));
+  figures.peak_host_bytes = process.peak_resident_bytes;
+  return figures;
+}
+
+}  // namespace
+
+absl::Status RunBenchmark(const BenchmarkFlags& flags, const BenchmarkParts& parts,
+                          std::ostream& text) {
+  if (flags.profile_steps > 0 && parts.tracer == nullptr) {
+    return absl::InvalidArgumentError("--profile-steps: this backend cannot be traced");
+  }
+  MT_ASSIGN_OR_RETURN(const int64_t device_bytes, UsableDeviceBytes(flags, parts.backend));
+  MT_ASSIGN_OR_RETURN(BenchmarkSetup setup,
+                      SetUpBenchmark(flags, parts.backend.kind(), device_bytes));
+  setup.setting.backend = BackendName(parts.backend.kind());
+  setup.setting.machine = absl::StrCat(parts.backend.DeviceName(), "; host with ",
+                                       std::thread::hardware_concurrency(), " processors");
+  MT_ASSIGN_OR_RETURN(const BenchmarkFigures figures, Measure(flags, setup, parts, text));
+  text << ToText(setup.setting, figures) << std::flush;
+  if (flags.output.empty()) {
+    return absl::OkStatus();
+  }
+  return WriteFile(flags.output, std::ios::app, ToJsonLine(setup.setting, figures) + "\n");
+}
+
+}  // namespace megatrain

@@ -1,0 +1,60 @@
+#include "runtime/benchmark/benchmark_setup.h"
+
+#include "gtest/gtest.h"
+
+namespace megatrain {
+namespace {
+
+constexpr int64_t kLargeGpu = int64_t{138} << 30;
+
+TEST(BenchmarkSetupTest, ThePlannerChoosesWhatIsLeftOpen) {
+  const BenchmarkSetup setup = SetUpBenchmark({}, Backend::kCuda, kLargeGpu).value();
+  EXPECT_EQ(setup.step.rows, 64);
+  EXPECT_EQ(setup.compute.dtype, ComputeDtype::kBfloat16);
+  EXPECT_EQ(setup.setting.order, "micro_batch_major");
+  EXPECT_EQ(setup.setting.keep, "all");
+  EXPECT_GE(setup.setting.device_state_units, 26);
+  EXPECT_EQ(setup.setting.units, 30);
+  EXPECT_EQ(setup.setting.loss_tokens_per_step, 65536 - 64);
+  EXPECT_EQ(setup.setting.parameters, 7'615'616'512);
+}
+
+TEST(BenchmarkSetupTest, FlagsAreHeeded) {
+  BenchmarkFlags flags;
+  flags.tokens = 16384;
+  flags.micro_batch_tokens = 2500;  // two rows
+  flags.order = "layer_major";
+  flags.keep = "projections";
+  flags.weights = "streamed";
+  flags.device_state_units = 2;
+  flags.compute_dtype = "fp32";
+  flags.attention = "deterministic";
+  flags.hbm_limit_gib = 64;
+  flags.folded_store = 4;
+  const BenchmarkSetup setup = SetUpBenchmark(flags, Backend::kCuda, kLargeGpu).value();
+  EXPECT_EQ(setup.setting.micro_batch_tokens, 2048);
+  EXPECT_EQ(setup.setting.order, "layer_major");
+  EXPECT_EQ(setup.setting.keep, "projections");
+  EXPECT_FALSE(setup.setting.resident_weights);
+  EXPECT_EQ(setup.setting.device_state_units, 2);
+  EXPECT_EQ(setup.setting.compute_dtype, "fp32");
+  EXPECT_EQ(setup.compute.attention, AttentionMode::kDeterministic);
+  EXPECT_EQ(setup.setting.hbm_limit_gib, 64);
+  EXPECT_TRUE(setup.setting.folded);
+}
+
+TEST(BenchmarkSetupTest, WhatCannotBeRunIsRefused) {
+  BenchmarkFlags flags;
+  EXPECT_EQ(SetUpBenchmark(flags, Backend::kCuda, 1 << 30).status().code(),
+            absl::StatusCode::kResourceExhausted);
+  flags.tokens = 1000;
+  EXPECT_EQ(SetUpBenchmark(flags, Backend::kCuda, kLargeGpu).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  flags.tokens = 4096;
+  flags.micro_batch_tokens = 1000;
+  EXPECT_EQ(SetUpBenchmark(flags, Backend::kCuda, kLargeGpu).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace megatrain

@@ -1,0 +1,59 @@
+#include "runtime/planner/backend_memory.h"
+
+#include <algorithm>
+
+#include "runtime/model/cuda_batch_tables.h"
+#include "runtime/model/cuda_buffers.h"
+#include "runtime/model/workspace_size.h"
+
+namespace megatrain {
+namespace {
+
+// A token's experts side by side are one wide MLP.
+ModelConfig AsDense(ModelConfig config) {
+  if (config.moe.expert_count > 0) {
+    config.mlp_width = config.moe.experts_per_token * config.moe.expert_width;
+  }
+  return config;
+}
+
+BackendMemory CpuMemory(const ModelConfig& config, ComputeDtype dtype, const RowLimits& limits) {
+  return {.workspace_bytes =
+              [=](int64_t tokens) {
+                return WorkspaceBytes(config, dtype, tokens, limits.document_tokens, tokens);
+              },
+          .batch_table_bytes = [](int64_t) { return 0; }};
+}
+
+BackendMemory CudaMemory(const ModelConfig& config, const ComputeSetting& setting,
+                         const RowLimits& limits) {
+  const auto shape = [=](int64_t tokens) {
+    return MakeCudaShape(config, setting.dtype, setting.attention, tokens);
+  };
+  BackendMemory memory{
+      .workspace_bytes = [=](int64_t tokens) { return CudaWorkspaceBytes(shape(tokens), tokens); },
+      .batch_table_bytes =
+          [=](int64_t tokens) {
+            const int64_t rows = (tokens + limits.row_tokens - 1) / limits.row_tokens;
+            return MaxBatchTableBytes(shape(tokens).attention,
+                                      {.tokens = tokens,
+                                       .document_tokens = limits.document_tokens,
+                                       .documents = rows * limits.row_documents});
+          },
+      .stages_loads = true};
+  for (int level = 0; level < kKeepLevelCount; ++level) {
+    memory.kept_token_bytes[level] = CudaKeptTokenBytes(shape(1), static_cast<KeepLevel>(level));
+  }
+  return memory;
+}
+
+}  // namespace
+
+BackendMemory MakeBackendMemory(const ModelConfig& config, const ComputeSetting& setting,
+                                const RowLimits& limits) {
+  const ModelConfig dense = AsDense(config);
+  return setting.backend == Backend::kCuda ? CudaMemory(dense, setting, limits)
+                                           : CpuMemory(dense, setting.dtype, limits);
+}
+
+}  // namespace megatrain

@@ -1,0 +1,34 @@
+#ifndef RUNTIME_PLANNER_BACKEND_MEMORY_H_
+#define RUNTIME_PLANNER_BACKEND_MEMORY_H_
+
+#include <cstdint>
+
+#include "runtime/config/model_config.h"
+#include "runtime/kernels/attention_shape.h"
+#include "runtime/model/layer_template.h"
+#include "runtime/planner/machine.h"
+#include "runtime/planner/placement.h"
+
+namespace megatrain {
+
+// How a backend is asked to compute.
+struct ComputeSetting {
+  Backend backend = Backend::kCpu;
+  ComputeDtype dtype = ComputeDtype::kFloat32;
+  AttentionMode attention = AttentionMode::kFast;
+};
+
+// What the rows of a micro-batch may be.
+struct RowLimits {
+  int64_t document_tokens = 0;  // of the longest document
+  int64_t row_tokens = 0;       // of a row
+  int64_t row_documents = 1;    // in a row
+};
+
+// What the backend's templates and arithmetic take of device memory. Pure: no GPU is asked.
+BackendMemory MakeBackendMemory(const ModelConfig& config, const ComputeSetting& setting,
+                                const RowLimits& limits);
+
+}  // namespace megatrain
+
+#endif  // RUNTIME_PLANNER_BACKEND_MEMORY_H_

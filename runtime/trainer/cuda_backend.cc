@@ -1,0 +1,67 @@
+#include "runtime/trainer/cuda_backend.h"
+
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/status_macros.h"
+#include "runtime/device/cuda_device.h"
+#include "runtime/device/cuda_device_info.h"
+#include "runtime/device/cuda_page_pinner.h"
+#include "runtime/kernels/cuda_device_math.h"
+#include "runtime/model/cuda_templates.h"
+
+namespace megatrain {
+namespace {
+
+constexpr int kOrdinal = 0;
+
+// CUDA counts its versions as 1000 * major + 10 * minor.
+std::string VersionText(int version) {
+  return absl::StrCat(version / 1000, ".", version % 1000 / 10);
+}
+
+class CudaBackend final : public ComputeBackend {
+ public:
+  explicit CudaBackend(CudaDeviceInfo info) : info_(std::move(info)) {}
+
+  Backend kind() const override { return Backend::kCuda; }
+
+  absl::StatusOr<std::unique_ptr<Device>> MakeDevice(Clock& clock) override {
+    MT_ASSIGN_OR_RETURN(std::unique_ptr<CudaDevice> device, CudaDevice::Create(clock, kOrdinal));
+    return device;
+  }
+
+  std::unique_ptr<DeviceMath> MakeMath() override { return std::make_unique<CudaDeviceMath>(); }
+
+  absl::StatusOr<std::unique_ptr<ModelTemplates>> MakeTemplates(
+      const ModelConfig& config, const ModelLayout& layout,
+      const TemplateOptions& options) override {
+    return MakeCudaTemplates(config, layout, options.dtype, options.attention, options.limits);
+  }
+
+  PagePinner* pinner() override { return &pinner_; }
+
+  absl::StatusOr<DeviceMemory> ReadDeviceMemory() override {
+    MT_ASSIGN_OR_RETURN(const CudaDeviceInfo now, ReadCudaDeviceInfo(kOrdinal));
+    return DeviceMemory{.total_bytes = now.total_bytes, .free_bytes = now.free_bytes};
+  }
+
+  std::string DeviceName() override {
+    return absl::StrCat(info_.name, ", driver's CUDA ", VersionText(info_.driver_version),
+                        ", CUDA ", VersionText(info_.runtime_version));
+  }
+
+ private:
+  const CudaDeviceInfo info_;
+  CudaPagePinner pinner_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ComputeBackend>> MakeCudaBackend() {
+  MT_ASSIGN_OR_RETURN(CudaDeviceInfo info, ReadCudaDeviceInfo(kOrdinal));
+  return std::make_unique<CudaBackend>(std::move(info));
+}
+
+}  // namespace megatrain

@@ -1,0 +1,166 @@
+#include "server/engine/engine_main.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "grpcpp/grpcpp.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/posix_file_system.h"
+#include "runtime/base/status_macros.h"
+#include "runtime/planner/machine.h"
+#include "runtime/trainer/trainer.h"
+#include "server/engine/engine_service.h"
+#include "server/engine/parent_death.h"
+#include "spdlog/sinks/stdout_sinks.h"
+#include "spdlog/spdlog.h"
+
+namespace megatrain {
+namespace {
+
+// sizeof(sockaddr_un::sun_path) less its closing zero.
+constexpr size_t kMaxSocketPath = 107;
+
+struct Flags {
+  std::string socket;
+  std::string backend = "cpu";
+  int threads = 0;
+  std::string log = "info";
+};
+
+// Processors that this process may use.
+int AllowedProcessors() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  return sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
+// Has threads that wait for work of the OpenMP runtime sleep instead of spin: beside the
+// optimizer's threads, or on a machine that others use too, spinning made a step ten times slower.
+// The runtime reads its setting when it is loaded, so this process starts itself anew with it; a
+// setting of the user's is kept.
+void LetIdleThreadsSleep(char** argv) {
+  constexpr char kSetting[] = "OMP_WAIT_POLICY";
+  if (getenv(kSetting) == nullptr && setenv(kSetting, "passive", 0) == 0) {
+    execv("/proc/self/exe", argv);  // returns only when it fails: then threads spin
+  }
+}
+
+// Ends `service` at the first SIGTERM or SIGINT, both of which must be blocked in every thread.
+class SignalThread {
+ public:
+  SignalThread(const sigset_t& signals, EngineService& service)
+      : thread_([signals, &service] {
+          int signal = 0;
+          sigwait(&signals, &signal);
+          service.Stop();
+        }) {}
+
+  ~SignalThread() {
+    pthread_kill(thread_.native_handle(), SIGTERM);  // for the case that none came
+    thread_.join();
+  }
+
+ private:
+  std::thread thread_;
+};
+
+absl::StatusOr<std::unique_ptr<grpc::Server>> Listen(const std::string& socket,
+                                                     EngineService& service) {
+  if (socket.size() > kMaxSocketPath) {
+    return absl::InvalidArgumentError(absl::StrCat("--socket: the path has ", socket.size(),
+                                                   " bytes, more than ", kMaxSocketPath));
+  }
+  const mode_t usual_mask = umask(077);  // only this user may connect
+  grpc::ServerBuilder builder;
+  builder.AddListeningPort("unix:" + socket, grpc::InsecureServerCredentials());
+  builder.RegisterService(&service);
+  std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  umask(usual_mask);
+  if (server == nullptr) {
+    return absl::UnavailableError(absl::StrCat("cannot listen on ", socket));
+  }
+  return server;
+}
+
+// Of a GPU, what a job's pipeline may take once libraries are loaded; 0 where the device is the
+// host.
+absl::StatusOr<int64_t> DeviceMemoryBytes(ComputeBackend& backend) {
+  MT_ASSIGN_OR_RETURN(const ComputeBackend::DeviceMemory memory, backend.ReadDeviceMemory());
+  return PipelineDeviceBytes(memory.total_bytes, memory.free_bytes, /*limit_bytes=*/0);
+}
+
+absl::Status Serve(const Flags& flags, const BackendFactories& factories, const sigset_t& signals) {
+  MT_RETURN_IF_ERROR(DieWithParent());
+  const int threads = flags.threads > 0 ? flags.threads : AllowedProcessors();
+  SystemClock clock;
+  PosixFileSystem files;
+  MT_ASSIGN_OR_RETURN(const std::unique_ptr<ComputeBackend> backend,
+                      factories.at(flags.backend)(threads));
+  Trainer trainer({*backend, files, clock}, threads);
+  MT_RETURN_IF_ERROR(trainer.WarmUp());
+  MT_ASSIGN_OR_RETURN(const int64_t device_memory_bytes, DeviceMemoryBytes(*backend));
+  EngineService service({.backend = flags.backend,
+                         .baseline_bytes = trainer.baseline_bytes(),
+                         .device_memory_bytes = device_memory_bytes},
+                        trainer, clock);
+  MT_ASSIGN_OR_RETURN(const std::unique_ptr<grpc::Server> server, Listen(flags.socket, service));
+  spdlog::info("serves on {} with {} threads on {}; libraries take {} bytes", flags.socket, threads,
+               backend->DeviceName(), trainer.baseline_bytes());
+  {
+    const SignalThread signal_thread(signals, service);
+    service.RunJobs();
+  }
+  server->Shutdown();
+  return absl::OkStatus();
+}
+
+void AddFlags(const BackendFactories& factories, CLI::App& app, Flags& flags) {
+  std::vector<std::string> backends;
+  for (const auto& [name, factory] : factories) {
+    backends.push_back(name);
+  }
+  app.add_option("--socket", flags.socket, "Unix socket to serve on")->required();
+  app.add_option("--backend", flags.backend, "Backend")->check(CLI::IsMember(backends));
+  app.add_option("--threads", flags.threads, "Compute threads; 0: one a processor")
+      ->check(CLI::Range(0, 64));
+  app.add_option("--log", flags.log, "Least severity to log")
+      ->check(CLI::IsMember({"debug", "info", "warn", "error"}));
+}
+
+}  // namespace
+
+int EngineMain(int argc, char** argv, const BackendFactories& factories) {
+  Flags flags;
+  CLI::App app("The training engine of megatraind.", "megatrain-engine");
+  AddFlags(factories, app, flags);
+  CLI11_PARSE(app, argc, argv);
+  LetIdleThreadsSleep(argv);
+
+  spdlog::set_default_logger(spdlog::stderr_logger_mt("engine"));
+  spdlog::set_level(spdlog::level::from_str(flags.log));
+  // Blocked before any thread starts, so that all threads inherit it.
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  if (const absl::Status status = Serve(flags, factories, signals); !status.ok()) {
+    spdlog::error("{}", status.ToString());
+    return 1;
+  }
+  return 0;
+}
+
+}  // namespace megatrain
