@@ -6,11 +6,15 @@
 
 namespace megatrain {
 
-// Hands out memory from `base` on, piece after piece, each aligned to 256 bytes; `base` itself to
-// 64. Without a base it only counts.
+// Hands out memory from `base` on, piece after piece, each aligned to `alignment_bytes`; `base`
+// itself to 64. Without a base it only counts.
 class Carver {
  public:
-  explicit Carver(void* base) : base_(RoundUp(reinterpret_cast<uintptr_t>(base))) {}
+  static constexpr int64_t kBaseAlignmentBytes = 64;
+
+  explicit Carver(void* base, int64_t alignment_bytes = 256)
+      : alignment_bytes_(alignment_bytes),
+        base_(RoundUp(static_cast<int64_t>(reinterpret_cast<uintptr_t>(base)))) {}
 
   void* Take(int64_t size_bytes) {
     void* const piece = reinterpret_cast<void*>(base_ + next_);
@@ -29,18 +33,15 @@ class Carver {
   void GoBack(int64_t next) { next_ = next; }
 
   // Memory that `base` must have for all pieces, wherever it lies.
-  int64_t size_bytes() const { return most_ + kAlignmentBytes - kBaseAlignmentBytes; }
+  int64_t size_bytes() const { return most_ + alignment_bytes_ - kBaseAlignmentBytes; }
 
  private:
-  static constexpr int64_t kAlignmentBytes = 256;
-  static constexpr int64_t kBaseAlignmentBytes = 64;
-
-  template <typename Number>
-  static Number RoundUp(Number bytes) {
-    return (bytes + kAlignmentBytes - 1) / kAlignmentBytes * kAlignmentBytes;
+  int64_t RoundUp(int64_t bytes) const {
+    return (bytes + alignment_bytes_ - 1) / alignment_bytes_ * alignment_bytes_;
   }
 
-  const uintptr_t base_;
+  const int64_t alignment_bytes_;
+  const int64_t base_;
   int64_t next_ = 0;
   int64_t most_ = 0;
 };

@@ -30,6 +30,11 @@ class MatrixCarver {
   const int64_t rows_;
 };
 
+int64_t RoundUpToActivations(int64_t tokens) {
+  constexpr int64_t kStep = kActivationAlignmentTokens;
+  return (tokens + kStep - 1) / kStep * kStep;
+}
+
 int64_t LayerScratchBytes(const CudaShape& shape, int64_t tokens) {
   return std::max({kMatmulScratchBytes, AttentionScratchBytes(shape.attention),
                    RmsNormBackwardScratchBytes(tokens, shape.hidden_size),
@@ -107,9 +112,11 @@ CudaShape MakeCudaShape(const ModelConfig& config, ComputeDtype dtype, Attention
 LayerBuffers PlaceLayer(const CudaShape& shape, int64_t tokens, Kept kept, void* workspace) {
   const ComputeDtype dtype = shape.attention.dtype;
   Carver own_carver(workspace);
-  Carver kept_carver(kept.data);
+  Carver kept_carver(kept.data, Carver::kBaseAlignmentBytes);
   MatrixCarver own(&own_carver, tokens, dtype);
-  MatrixCarver keeper(&kept_carver, tokens, dtype);
+  // Without gaps: so many rows of any width are a multiple of the alignment.
+  const int64_t kept_rows = RoundUpToActivations(tokens);
+  MatrixCarver keeper(&kept_carver, kept_rows, dtype);
   const auto from = [&](KeepLevel level) -> MatrixCarver& {
     return kept.level >= level ? keeper : own;
   };
@@ -127,7 +134,7 @@ LayerBuffers PlaceLayer(const CudaShape& shape, int64_t tokens, Kept kept, void*
   }
   PlaceHalves(shape, &own, &own_carver, keeps_gate_up, &buffers);
   buffers.workspace_bytes = own_carver.size_bytes();
-  buffers.kept_bytes = kept_carver.size_bytes();
+  buffers.kept_token_bytes = kept_carver.size_bytes() / kept_rows;
   return buffers;
 }
 
@@ -167,11 +174,8 @@ int64_t CudaWorkspaceBytes(const CudaShape& shape, int64_t max_loss_tokens) {
                   PlaceHead(shape, max_loss_tokens, nullptr).workspace_bytes);
 }
 
-int64_t CudaKeptBytes(const CudaShape& shape, KeepLevel level, int64_t tokens) {
-  if (level == KeepLevel::kNothing) {
-    return 0;
-  }
-  return PlaceLayer(shape, tokens, {.level = level, .data = nullptr}, nullptr).kept_bytes;
+int64_t CudaKeptTokenBytes(const CudaShape& shape, KeepLevel level) {
+  return PlaceLayer(shape, 1, {.level = level, .data = nullptr}, nullptr).kept_token_bytes;
 }
 
 }  // namespace megatrain

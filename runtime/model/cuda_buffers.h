@@ -60,7 +60,7 @@ struct LayerBuffers {
 
   void* scratch;  // of one kernel at a time
   int64_t workspace_bytes;
-  int64_t kept_bytes;
+  int64_t kept_token_bytes;  // ModelTemplates::KeptTokenBytes
 };
 LayerBuffers PlaceLayer(const CudaShape& shape, int64_t tokens, Kept kept, void* workspace);
 
@@ -87,8 +87,8 @@ int64_t HeadChunkRowsOnCuda(int64_t vocab_size);
 // tokens, of which at most `max_loss_tokens` have a loss.
 int64_t CudaWorkspaceBytes(const CudaShape& shape, int64_t max_loss_tokens);
 
-// What a layer keeps of a micro-batch at this level.
-int64_t CudaKeptBytes(const CudaShape& shape, KeepLevel level, int64_t tokens);
+// What a layer keeps of a token at this level: ModelTemplates::KeptTokenBytes.
+int64_t CudaKeptTokenBytes(const CudaShape& shape, KeepLevel level);
 
 }  // namespace megatrain
 

@@ -52,7 +52,7 @@ bool Overlap(const Piece& a, const Piece& b) {
 
 void ExpectApart(const std::vector<Piece>& pieces) {
   for (size_t i = 0; i < pieces.size(); ++i) {
-    EXPECT_EQ(reinterpret_cast<uintptr_t>(pieces[i].data) % 256, 0U) << i;
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(pieces[i].data) % 64, 0U) << i;
     for (size_t j = 0; j < i; ++j) {
       EXPECT_FALSE(Overlap(pieces[i], pieces[j])) << j << " and " << i;
     }
@@ -93,7 +93,7 @@ TEST_P(LayerBuffersTest, WhatLivesTogetherLiesApartAndWithinItsMemory) {
     ExpectApart(attention);
     ExpectApart(mlp);
     const Piece own = {workspace, b.workspace_bytes};
-    const Piece keeps = {kept, b.kept_bytes};
+    const Piece keeps = {kept, b.kept_token_bytes * 1056};  // tokens in multiples of 32
     for (const auto& pieces : {attention, mlp}) {
       for (const Piece& piece : pieces) {
         EXPECT_TRUE(Within(piece, own) || Within(piece, keeps));
@@ -155,18 +155,15 @@ TEST(CudaBuffers, TheWorkspaceHoldsEverySmallerCall) {
   EXPECT_LT(enough, 2300 * kMiB);  // the head's: 2 GB of logits, and rows
 }
 
-TEST(CudaBuffers, KeptBytesAreTheActivationsOfTheLevel) {
+TEST(CudaBuffers, KeptBytesOfATokenAreItsActivationsOfTheLevel) {
   const CudaShape shape = ShapeOf(SevenBillion(), ComputeDtype::kBfloat16, 8192);
-  const auto bytes_a_token = [&](KeepLevel level) {
-    return static_cast<double>(CudaKeptBytes(shape, level, 8192)) / 8192;
-  };
-  EXPECT_EQ(CudaKeptBytes(shape, KeepLevel::kNothing, 8192), 0);
-  const double attention = 2 * 3584 + 4 * 28;
-  const double projections = attention + 2 * 4608 + 4;
-  const double all = projections + 2 * 3584 + 4 + 4 * 18944;
-  EXPECT_NEAR(bytes_a_token(KeepLevel::kAttention), attention, 1);
-  EXPECT_NEAR(bytes_a_token(KeepLevel::kProjections), projections, 1);
-  EXPECT_NEAR(bytes_a_token(KeepLevel::kAll), all, 1);
+  const int64_t attention = 2 * 3584 + 4 * 28;
+  const int64_t projections = attention + 2 * 4608 + 4;
+  const int64_t all = projections + 2 * 3584 + 4 + 4 * 18944;
+  EXPECT_EQ(CudaKeptTokenBytes(shape, KeepLevel::kNothing), 0);
+  EXPECT_EQ(CudaKeptTokenBytes(shape, KeepLevel::kAttention), attention);
+  EXPECT_EQ(CudaKeptTokenBytes(shape, KeepLevel::kProjections), projections);
+  EXPECT_EQ(CudaKeptTokenBytes(shape, KeepLevel::kAll), all);
 }
 
 TEST(CudaBuffers, ChunksOfTheHeadStayBelowTwoGigabytes) {

@@ -44,6 +44,8 @@ std::unique_ptr<CudaModelForTest::Bytes> CudaModelForTest::NewBytes(int64_t size
 absl::StatusOr<MicroBatch> CudaModelForTest::Bind(const MicroBatch& batch) {
   MT_RETURN_IF_ERROR(templates_->Prepare(batch));
   const auto tokens = static_cast<int64_t>(batch.tokens.size());
+  const int64_t padded_tokens = (tokens + kActivationAlignmentTokens - 1) /
+                                kActivationAlignmentTokens * kActivationAlignmentTokens;
   workspace_ = NewBytes(workspace_bytes_);
   tables_ = NewBytes(templates_->BatchTableBytes());
   result_ = NewBytes(sizeof(HeadResult));
@@ -52,7 +54,7 @@ absl::StatusOr<MicroBatch> CudaModelForTest::Bind(const MicroBatch& batch) {
   for (int layer = 0; layer <= layout_.layer_count(); ++layer) {
     boundaries_.push_back(std::make_unique<DeviceNumbers>(dtype_, tokens * config_.hidden_size,
                                                           options_.shift_bytes));
-    kept_.push_back(NewBytes(templates_->KeptBytes(options_.keep, tokens)));
+    kept_.push_back(NewBytes(templates_->KeptTokenBytes(options_.keep) * padded_tokens));
   }
   MT_RETURN_IF_ERROR(templates_->BindBatch(batch, tables_->data(), Whole()));
   MicroBatch bound = batch;

@@ -97,8 +97,8 @@ class CudaTemplates final : public ModelTemplates {
     return parts_.uploader->Upload(model_.shape.attention, batch, tables, StreamOf(workspace));
   }
 
-  int64_t KeptBytes(KeepLevel level, int64_t tokens) const override {
-    return CudaKeptBytes(model_.shape, level, tokens);
+  int64_t KeptTokenBytes(KeepLevel level) const override {
+    return CudaKeptTokenBytes(model_.shape, level);
   }
 
   absl::Status EmbedForward(const void* embedding_weights, const MicroBatch& batch, void* hidden,
