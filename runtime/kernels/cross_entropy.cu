@@ -51,17 +51,25 @@ __device__ MaxSum MaxSumOf(const Pack<float, N> (&packs)[kCount]) {
   return result;
 }
 
-// Of the blocks of this cluster, in their order; every thread of the cluster gets it. A block's
-// shared memory is read by the others until ClusterReduce's caller passes the cluster's barrier.
+// Of the blocks of this cluster, in their order; every thread of the cluster gets it. Arrives at
+// the cluster's barrier: the caller waits there before it exits, since others may still read its
+// block_result.
 __device__ MaxSum ClusterReduce(const MaxSum& own, MaxSum* block_result) {
   const auto cluster = cooperative_groups::this_cluster();
   if (threadIdx.x == 0) {
     *block_result = own;
   }
   cluster.sync();
+  MaxSum results[kClusterBlocks];
+#pragma unroll
+  for (int rank = 0; rank < kClusterBlocks; ++rank) {
+    results[rank] = *cluster.map_shared_rank(block_result, rank);
+  }
+  cluster.barrier_arrive();
   MaxSum total = NoLogits();
-  for (unsigned rank = 0; rank < cluster.num_blocks(); ++rank) {
-    total = Combine(total, *cluster.map_shared_rank(block_result, rank));
+#pragma unroll
+  for (const MaxSum& result : results) {
+    total = Combine(total, result);
   }
   return total;
 }
@@ -162,7 +170,7 @@ __global__ void __cluster_dims__(kClusterBlocks) __launch_bounds__(kThreads, 2)
     const Softmax softmax = {total.max, arguments.scale / total.sum, arguments.scale};
     share.Store(static_cast<T*>(arguments.gradient) + row * arguments.vocab, softmax, target);
   }
-  cluster.sync();  // the other blocks have read block_result
+  cluster.barrier_wait();
 }
 
 struct LossSum {
