@@ -169,62 +169,87 @@ absl::Status PrintLayer(cublasLtHandle_t handle, int64_t tokens) {
 }
 
 // Documents of one length, 28 query and 4 key heads of 128.
-absl::Status PrintAttention(const char* name, int64_t documents, int64_t length, AttentionMode mode,
-                            ComputeDtype dtype) {
-  const int64_t tokens = documents * length;
-  const AttentionShape shape = {.max_tokens = tokens,
-                                .heads = 28,
-                                .kv_heads = 4,
-                                .head_dim = 128,
-                                .dtype = dtype,
-                                .mode = mode};
-  std::vector<int32_t> offsets;
-  for (int64_t i = 0; i <= documents; ++i) {
-    offsets.push_back(static_cast<int32_t>(i * length));
+struct AttentionCase {
+  const char* name;
+  int64_t documents;
+  int64_t length;
+  AttentionMode mode;
+  ComputeDtype dtype;
+
+  AttentionShape Shape() const {
+    return {.max_tokens = documents * length,
+            .heads = 28,
+            .kv_heads = 4,
+            .head_dim = 128,
+            .dtype = dtype,
+            .mode = mode};
   }
-  std::vector<char> tables(AttentionTableBytes(shape, tokens, documents));
-  FillAttentionTables(shape, offsets, tables.data());
-  MT_ASSIGN_OR_RETURN(const Memory device_tables, Memory::Allocate(std::ssize(tables)));
-  MT_RETURN_IF_ERROR(CudaStatus(
-      cudaMemcpy(device_tables.data(), tables.data(), tables.size(), cudaMemcpyHostToDevice),
-      "cudaMemcpy"));
-  const int64_t halves = SizeBytes(dtype) / 2;  // two bf16 numbers make a harmless fp32 one
+};
+
+absl::StatusOr<Memory> DeviceTables(const AttentionCase& work) {
+  std::vector<int32_t> offsets;
+  for (int64_t i = 0; i <= work.documents; ++i) {
+    offsets.push_back(static_cast<int32_t>(i * work.length));
+  }
+  std::vector<char> tables(AttentionTableBytes(work.Shape(), offsets.back(), work.documents));
+  FillAttentionTables(work.Shape(), offsets, tables.data());
+  MT_ASSIGN_OR_RETURN(Memory memory, Memory::Allocate(std::ssize(tables)));
+  MT_RETURN_IF_ERROR(
+      CudaStatus(cudaMemcpy(memory.data(), tables.data(), tables.size(), cudaMemcpyHostToDevice),
+                 "cudaMemcpy"));
+  return memory;
+}
+
+absl::Status TimeAttention(const AttentionCase& work, const AttentionTensors& tensors,
+                           const AttentionBatch& batch, const AttentionContext& context) {
+  const AttentionShape shape = work.Shape();
+  MT_ASSIGN_OR_RETURN(const auto attention, MakePackedAttention(shape));
+  MT_RETURN_IF_ERROR(attention->Prepare(work.documents, work.length));
+  const int runs = work.dtype == kBfloat16 ? 20 : 3;
+  MT_ASSIGN_OR_RETURN(const double forward,
+                      Seconds([&] { return attention->Forward(tensors, batch, context); }, runs));
+  MT_ASSIGN_OR_RETURN(const double backward,
+                      Seconds([&] { return attention->Backward(tensors, batch, context); }, runs));
+  const double flop = 2.0 * static_cast<double>(batch.tokens * work.length * shape.OutWidth());
+  std::printf("attention %-20s %lld x %lld | forward %6.1f backward %6.1f TFLOP/s\n", work.name,
+              static_cast<long long>(work.documents), static_cast<long long>(work.length),
+              1e-12 * flop / forward, 2.5e-12 * flop / backward);
+  return absl::OkStatus();
+}
+
+absl::Status PrintAttention(const AttentionCase& work) {
+  const AttentionShape shape = work.Shape();
+  const int64_t tokens = shape.max_tokens;
+  const int64_t halves = SizeBytes(work.dtype) / 2;  // two bf16 numbers make a harmless fp32 one
+  MT_ASSIGN_OR_RETURN(const Memory tables, DeviceTables(work));
   MT_ASSIGN_OR_RETURN(const Memory qkv, RandomMemory(tokens * shape.QkvWidth() * halves));
   MT_ASSIGN_OR_RETURN(const Memory out, RandomMemory(tokens * shape.OutWidth() * halves));
   MT_ASSIGN_OR_RETURN(const Memory log_sum_exp, Memory::Allocate(tokens * shape.heads * 4));
   MT_ASSIGN_OR_RETURN(const Memory out_gradient, RandomMemory(tokens * shape.OutWidth() * halves));
   MT_ASSIGN_OR_RETURN(const Memory qkv_gradient, RandomMemory(tokens * shape.QkvWidth() * halves));
   MT_ASSIGN_OR_RETURN(const Memory scratch, Memory::Allocate(AttentionScratchBytes(shape)));
-  const AttentionTensors tensors = {.qkv = qkv.data(),
-                                    .out = out.data(),
-                                    .log_sum_exp = static_cast<float*>(log_sum_exp.data()),
-                                    .out_gradient = out_gradient.data(),
-                                    .qkv_gradient = qkv_gradient.data()};
-  const AttentionBatch batch = {
-      .tokens = tokens, .documents = documents, .longest = length, .tables = device_tables.data()};
-  const AttentionContext context = {scratch.data(), nullptr};
-  MT_ASSIGN_OR_RETURN(const auto attention, MakePackedAttention(shape));
-  MT_RETURN_IF_ERROR(attention->Prepare(documents, length));
-  const int runs = dtype == kBfloat16 ? 20 : 3;
-  MT_ASSIGN_OR_RETURN(const double forward,
-                      Seconds([&] { return attention->Forward(tensors, batch, context); }, runs));
-  MT_ASSIGN_OR_RETURN(const double backward,
-                      Seconds([&] { return attention->Backward(tensors, batch, context); }, runs));
-  const double flop = 2.0 * documents * length * length * shape.heads * shape.head_dim;
-  std::printf("attention %-22s %lld x %5lld | forward %6.1f backward %6.1f TFLOP/s\n", name,
-              static_cast<long long>(documents), static_cast<long long>(length),
-              1e-12 * flop / forward, 2.5e-12 * flop / backward);
-  return absl::OkStatus();
+  return TimeAttention(work,
+                       {.qkv = qkv.data(),
+                        .out = out.data(),
+                        .log_sum_exp = static_cast<float*>(log_sum_exp.data()),
+                        .out_gradient = out_gradient.data(),
+                        .qkv_gradient = qkv_gradient.data()},
+                       {.tokens = tokens,
+                        .documents = work.documents,
+                        .longest = work.length,
+                        .tables = tables.data()},
+                       {scratch.data(), nullptr});
 }
 
 absl::Status PrintAttentions() {
+  constexpr auto kDeterministic = AttentionMode::kDeterministic;
   for (const auto& [documents, length] : {std::pair(8, 1024), std::pair(2, 4096)}) {
-    MT_RETURN_IF_ERROR(
-        PrintAttention("bf16 fast", documents, length, AttentionMode::kFast, kBfloat16));
-    MT_RETURN_IF_ERROR(PrintAttention("bf16 deterministic", documents, length,
-                                      AttentionMode::kDeterministic, kBfloat16));
-    MT_RETURN_IF_ERROR(PrintAttention("fp32", documents, length, AttentionMode::kDeterministic,
-                                      ComputeDtype::kFloat32));
+    for (const AttentionCase& work :
+         {AttentionCase{"bf16 fast", documents, length, AttentionMode::kFast, kBfloat16},
+          AttentionCase{"bf16 deterministic", documents, length, kDeterministic, kBfloat16},
+          AttentionCase{"fp32", documents, length, kDeterministic, ComputeDtype::kFloat32}}) {
+      MT_RETURN_IF_ERROR(PrintAttention(work));
+    }
   }
   return absl::OkStatus();
 }

@@ -1,6 +1,5 @@
 #include "runtime/kernels/matmul.h"
 
-#include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
