@@ -20,9 +20,13 @@ __global__ void __launch_bounds__(kThreads) SumRowGroupsKernel(BiasBackward argu
   }
   const T* gradient = static_cast<const T*>(arguments.y_gradient) + column;
   float sums[N] = {};
+  // Counted, so that the unrolled loads of several rows are in flight at once.
+  const int64_t count = CeilDivide(arguments.rows - blockIdx.y, gridDim.y);
 #pragma unroll 8
-  for (int64_t row = blockIdx.y; row < arguments.rows; row += gridDim.y) {
+  for (int64_t turn = 0; turn < count; ++turn) {
+    const int64_t row = blockIdx.y + turn * gridDim.y;
     const auto pack = LoadNumbers<N>(gradient + row * arguments.row_stride);
+#pragma unroll
     for (int i = 0; i < N; ++i) {
       sums[i] += pack[i];
     }

@@ -25,7 +25,7 @@ __device__ void StorePack(T* target, const Pack<T, N>& pack) {
   *reinterpret_cast<Pack<T, N>*>(target) = pack;
 }
 
-constexpr int64_t CeilDivide(int64_t value, int64_t divisor) {
+__host__ __device__ constexpr int64_t CeilDivide(int64_t value, int64_t divisor) {
   return (value + divisor - 1) / divisor;
 }
 
