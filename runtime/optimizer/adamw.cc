@@ -8,6 +8,7 @@
 #define HWY_TARGET_INCLUDE "runtime/optimizer/adamw.cc"
 #include "hwy/foreach_target.h"
 // After foreach_target.h, by highway's rule.
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -69,6 +70,20 @@ HWY_INLINE void UpdateVector(D d, const AdamWSpan& span, const Gradient* gradien
   StoreWeight(d, p, span.hi + i, span.lo + i);
 }
 
+// Elements: 2 KiB of a float plane. The processor's own prefetching stops at every 4 KiB, which
+// costs a fifth of a thread's speed.
+constexpr int64_t kPrefetchAhead = 512;
+
+// What UpdateVector will read that far ahead of `i`; addresses behind the arrays do no harm.
+template <typename Gradient>
+HWY_INLINE void PrefetchVector(const AdamWSpan& span, const Gradient* gradient, int64_t i) {
+  hwy::Prefetch(gradient + i + kPrefetchAhead);
+  hwy::Prefetch(span.hi + i + kPrefetchAhead);
+  hwy::Prefetch(span.lo + i + kPrefetchAhead);
+  hwy::Prefetch(span.moment1 + i + kPrefetchAhead);
+  hwy::Prefetch(span.moment2 + i + kPrefetchAhead);
+}
+
 template <typename Gradient>
 void UpdateAll(const AdamWSpan& span, const AdamWCoefficients& coefficients) {
   const auto* gradient = static_cast<const Gradient*>(span.gradient);
@@ -77,6 +92,7 @@ void UpdateAll(const AdamWSpan& span, const AdamWCoefficients& coefficients) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(vector));
   int64_t i = 0;
   for (; i + lanes <= span.count; i += lanes) {
+    PrefetchVector(span, gradient, i);
     UpdateVector(vector, span, gradient, coefficients, i);
   }
   for (; i < span.count; ++i) {
