@@ -19,8 +19,8 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/status_macros.h"
-#include "runtime/kernels/cuda_status.h"
 #include "runtime/kernels/exact_attention.h"
+#include "runtime/kernels/join_rows.h"
 
 namespace megatrain {
 namespace {
@@ -267,9 +267,14 @@ class CudnnAttention final : public PackedAttention {
     pointers[kKeyOffsets] = Table(batch, TablesOf(batch).key_offsets);
     MT_RETURN_IF_ERROR(
         Execute(plan->backward, pointers, Offset(value_gradient, part_bytes), context.stream));
-    MT_RETURN_IF_ERROR(CopyIntoRows(key_gradient, shape_.OutWidth(), tensors, batch, context));
-    return CopyIntoRows(value_gradient, shape_.OutWidth() + shape_.KeyWidth(), tensors, batch,
-                        context);
+    const int64_t size = SizeBytes(shape_.dtype);
+    return LaunchJoinRows({.left = key_gradient,
+                           .right = value_gradient,
+                           .target = Offset(tensors.qkv_gradient, shape_.OutWidth() * size),
+                           .stride_bytes = shape_.QkvWidth() * size,
+                           .width_bytes = shape_.KeyWidth() * size,
+                           .rows = batch.tokens},
+                          context.stream);
   }
 
  private:
@@ -321,17 +326,6 @@ class CudnnAttention final : public PackedAttention {
                        cudaStream_t stream) const {
     MT_RETURN_IF_ERROR(CudnnStatus(cudnnSetStream(run_handle_, stream), "cudnnSetStream"));
     return FrontendStatus(graph.execute(run_handle_, pointers, workspace), "attention");
-  }
-
-  // A dense gradient of keys or values into its columns of the fused buffer.
-  absl::Status CopyIntoRows(const void* dense, int64_t column, const AttentionTensors& tensors,
-                            const AttentionBatch& batch, const AttentionContext& context) const {
-    const int64_t size = SizeBytes(shape_.dtype);
-    const int64_t width_bytes = shape_.KeyWidth() * size;
-    return CudaStatus(cudaMemcpy2DAsync(Offset(tensors.qkv_gradient, column * size),
-                                        shape_.QkvWidth() * size, dense, width_bytes, width_bytes,
-                                        batch.tokens, cudaMemcpyDeviceToDevice, context.stream),
-                      "cudaMemcpy2DAsync");
   }
 
   const AttentionShape shape_;
