@@ -75,6 +75,9 @@ PlacementRequest RequestOf(const BenchmarkFlags& flags, const BenchmarkSetup& se
                            .device_bytes = device_bytes,
                            .micro_batch_rows = flags.micro_batch_tokens / flags.sequence_length,
                            .keep_level = KeepByName(flags.keep)};
+  if (setup.compute.backend == Backend::kCpu) {
+    request.keep_level = KeepLevel::kNothing;  // its templates keep nothing
+  }
   if (flags.order != "auto") {
     request.order = flags.order == "layer_major" ? MicroBatchOrder::kLayerMajor
                                                  : MicroBatchOrder::kMicroBatchMajor;
