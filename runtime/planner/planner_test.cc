@@ -188,6 +188,32 @@ TEST(PlannerTest, OrderTakesTheLesserMemoryUnlessAsked) {
   EXPECT_LT(automatic.device_bytes, asked.device_bytes);
 }
 
+TEST(PlannerTest, AGpuIsFilledWithWhatMakesTheStepFast) {
+  const ModelConfig config = Parse(QwenJson(3584, 28, 28, 4, 18944));
+  const Plan plan = PlanJob(config, Bfloat16Job(64, 0), LargeHost());
+  EXPECT_TRUE(plan.fits) << plan.verdict;
+  EXPECT_EQ(plan.pipeline.order, MicroBatchOrder::kMicroBatchMajor);
+  EXPECT_GT(SizeOf(plan.device, "states"), 60 * kGibibyte);
+  EXPECT_LT(plan.micro_batch_rows, 64);
+  EXPECT_EQ(plan.limits.tokens, plan.micro_batch_rows * 1024);
+  EXPECT_EQ(plan.limits.documents, plan.micro_batch_rows);
+  EXPECT_GT(plan.predicted_step_seconds, 4);
+  EXPECT_LT(plan.predicted_step_seconds, 6);
+
+  JobShape packed = Bfloat16Job(64, 4);
+  packed.packing = true;
+  EXPECT_EQ(PlanJob(config, packed, LargeHost()).micro_batch_rows, 4);
+  EXPECT_EQ(PlanJob(config, packed, LargeHost()).limits.documents, 4 * 512);
+}
+
+TEST(PlannerTest, WhatAGpuCannotComputeIsNotTrainableThere) {
+  const ModelConfig config = Parse(QwenJson(3584, 2, 28, 4, 18942));  // no multiple of 8
+  EXPECT_TRUE(PlanJob(config, Bfloat16Job(8, 1), SmallHost(512 * kGibibyte)).trainable);
+  const Plan plan = PlanJob(config, Bfloat16Job(8, 1), LargeHost());
+  EXPECT_FALSE(plan.trainable);
+  EXPECT_NE(plan.verdict.find("intermediate_size"), std::string::npos) << plan.verdict;
+}
+
 TEST(PlannerTest, KnownDataMakesThePlanSmaller) {
   const ModelConfig config = Parse(SmolLm2Json());
   JobShape shape;
