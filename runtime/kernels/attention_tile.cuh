@@ -85,29 +85,29 @@ __device__ void LoadTile(const T* head, int64_t row_stride, int begin, int end, 
 template <int kWidth>
 __device__ void RowDots(const float* a, const float* b, typename Geometry<kWidth>::Scores& scores) {
   using G = Geometry<kWidth>;
-  constexpr int kOwn = G::kOwnRows;
+  constexpr int kOwned = G::kOwnRows;
 #pragma unroll
-  for (int i = 0; i < kOwn; ++i) {
+  for (int i = 0; i < kOwned; ++i) {
 #pragma unroll
-    for (int j = 0; j < kOwn; ++j) {
+    for (int j = 0; j < kOwned; ++j) {
       scores[i][j] = 0;
     }
   }
-  const float* a_rows = a + ThreadY() * kOwn * G::kStride;
+  const float* a_rows = a + ThreadY() * kOwned * G::kStride;
   const float* b_rows = b + ThreadX() * G::kStride;
 #pragma unroll 4
   for (int c = 0; c < kWidth; c += 4) {
-    float4 x[kOwn];
-    float4 y[kOwn];
+    float4 x[kOwned];
+    float4 y[kOwned];
 #pragma unroll
-    for (int i = 0; i < kOwn; ++i) {
+    for (int i = 0; i < kOwned; ++i) {
       x[i] = *reinterpret_cast<const float4*>(a_rows + i * G::kStride + c);
       y[i] = *reinterpret_cast<const float4*>(b_rows + i * kSide * G::kStride + c);
     }
 #pragma unroll
-    for (int i = 0; i < kOwn; ++i) {
+    for (int i = 0; i < kOwned; ++i) {
 #pragma unroll
-      for (int j = 0; j < kOwn; ++j) {
+      for (int j = 0; j < kOwned; ++j) {
         scores[i][j] = fmaf(x[i].x, y[j].x, scores[i][j]);
         scores[i][j] = fmaf(x[i].y, y[j].y, scores[i][j]);
         scores[i][j] = fmaf(x[i].z, y[j].z, scores[i][j]);

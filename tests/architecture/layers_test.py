@@ -137,12 +137,12 @@ class BuildFilesTest(unittest.TestCase):
             for target in repository.targets()
             for name in (*target.srcs, *self._headers(target.package))
         }
-        sources = repository.files(".cc", ".h", ".cu")
+        sources = repository.files(".cc", ".h", ".cu", ".cuh")
         self.assertEqual([], [path for path in sources if path not in used])
 
     @staticmethod
     def _headers(package: str) -> set[str]:
-        return set(re.findall(r'"([^"]+\.h)"', repository.text(f"{package}/BUILD.bazel")))
+        return set(re.findall(r'"([^"]+\.(?:cuh|h))"', repository.text(f"{package}/BUILD.bazel")))
 
 
 def _sort_key(label: str) -> tuple[int, str]:

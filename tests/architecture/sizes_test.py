@@ -9,7 +9,7 @@ import repository
 
 _LONGEST_FILE = 600
 _LONGEST_FUNCTION = 70
-_LANGUAGES = (".cc", ".h", ".cu", ".py")
+_LANGUAGES = (".cc", ".h", ".cu", ".cuh", ".py")
 
 
 def _functions() -> list[tuple[str, int]]:
@@ -21,7 +21,7 @@ def _functions() -> list[tuple[str, int]]:
         "--kinds-C++=f",
         "--kinds-Python=fm",
     ]
-    command += ["--langmap=C++:+.h.cu", "-f", "-", "-L", "-"]
+    command += ["--langmap=C++:+.h.cu.cuh", "-f", "-", "-L", "-"]
     listing = subprocess.run(
         command,
         cwd=repository.ROOT,

@@ -10,31 +10,31 @@ import repository
 _BANNED = [
     (
         r"\b(system|steady|high_resolution)_clock::now|\babsl::Now\(|\bclock_gettime\(|\btime\(nullptr\)",
-        r"\.(cc|h)$",
+        r"\.(cc|cuh?|h)$",
         r"^runtime/base/clock\.cc$|_test\.cc$",  # tests give calls a deadline
         "real time comes from runtime/base/clock.h",
     ),
     (
         r"\bsleep_for\b|\bsleep_until\b|\babsl::SleepFor\b|\b(u|nano)?sleep\(",
-        r"\.(cc|h)$",
+        r"\.(cc|cuh?|h)$",
         r"^runtime/base/|^server/engine_process/scripted_engine\.cc$",  # a process that plays work
         "wait on a condition or on the clock of runtime/base",
     ),
     (
         r"\bstd::random_device\b|\bs?rand\(|\bgetrandom\(",
-        r"\.(cc|h)$",
+        r"\.(cc|cuh?|h)$",
         r"^runtime/base/|_test\.cc$",  # tests draw a seed, and print it
         "results must not depend on unseeded randomness",
     ),
     (
         r"\babsl::Mutex\b|\bstd::(recursive_)?mutex\b|\bstd::condition_variable\b",
-        r"\.(cc|h)$",
+        r"\.(cc|cuh?|h)$",
         r"^runtime/base/",
         "locks are those of runtime/base/mutex.h, which the compiler checks",
     ),
     (
         r"torch/torch\.h|torch/extension\.h",
-        r"\.(cc|h|cu)$",
+        r"\.(cc|cuh?|h)$",
         None,
         "include the narrow ATen headers",
     ),
@@ -48,7 +48,7 @@ _BANNED = [
     (r"(^|[\s\"'=(])/work/|\.\./shared\b", r".", None, "a path of one machine"),
     (
         r"^\s*(class|struct)\s+\w*(Manager|Helper|Util|Utils|Impl)\b",
-        r"\.(cc|h)$",
+        r"\.(cc|cuh?|h)$",
         None,
         "a name that says nothing",
     ),
@@ -72,7 +72,7 @@ class WordsTest(unittest.TestCase):
 
     def test_header_guards_are_named_by_path(self) -> None:
         wrong = []
-        for path in repository.files(".h"):
+        for path in repository.files(".h", ".cuh"):
             guard = re.sub(r"[^A-Z0-9]", "_", path.upper()) + "_"
             content = repository.text(path)
             if f"#ifndef {guard}\n#define {guard}\n" not in content:
