@@ -86,6 +86,19 @@ class LayersTest(unittest.TestCase):
             torch = [dep for dep in repository.closure(binary) if dep.startswith("@libtorch")]
             self.assertEqual([], torch, binary)
 
+    def test_only_what_is_tagged_cuda_needs_the_toolkit(self) -> None:
+        needing = {t.label for t in repository.targets() if t.rule == "cuda_library"}
+        needing |= {t.label for t in repository.targets() if "cuda" in t.tags}
+        self.assertTrue(needing)
+        wrong = [
+            f"{target.label} -> {dep}"
+            for target in repository.targets()
+            if target.label not in needing
+            for dep in target.deps
+            if dep in needing or dep.startswith(("@cuda", "@cudnn"))
+        ]
+        self.assertEqual([], wrong)
+
     def test_runtime_knows_neither_protobuf_nor_grpc(self) -> None:
         wrong = [
             f"{target.label} -> {dep}"
