@@ -8,6 +8,7 @@
 #include "runtime/kernels/cross_entropy.h"
 #include "runtime/kernels/cuda_status.h"
 #include "runtime/kernels/numbers.cuh"
+#include "runtime/kernels/scratch_size.h"
 
 namespace megatrain {
 namespace {
@@ -17,6 +18,10 @@ namespace {
 constexpr int kClusterBlocks = 8;
 constexpr int kThreads = 512;
 constexpr int kHeldLogits = 40;  // a thread's
+
+// A bf16 gradient that lies over the first half of its row's logits ends before those that are read
+// twice.
+static_assert(kMaxVocabInPlace / 2 <= kClusterBlocks * kThreads * kHeldLogits);
 
 // Of a set of logits: the largest, and the sum of exp(logit - max).
 struct MaxSum {
@@ -129,7 +134,7 @@ struct Share {
     return result;
   }
 
-  // `gradient` may be `logits`.
+  // `gradient` may be `logits`: every block has read its share before the cluster's reduction.
   template <typename T>
   __device__ void Store(T* gradient, const Softmax& softmax, int target) const {
 #pragma unroll
@@ -168,7 +173,8 @@ __global__ void __cluster_dims__(kClusterBlocks) __launch_bounds__(kThreads, 2)
   }
   if (arguments.gradient != nullptr) {
     const Softmax softmax = {total.max, arguments.scale / total.sum, arguments.scale};
-    share.Store(static_cast<T*>(arguments.gradient) + row * arguments.vocab, softmax, target);
+    share.Store(static_cast<T*>(arguments.gradient) + row * arguments.gradient_stride, softmax,
+                target);
   }
   cluster.barrier_wait();
 }

@@ -17,7 +17,9 @@ struct CrossEntropy {
   const int32_t* targets;  // [rows]
   float* losses;           // [rows]: log(sum(exp(logits))) - logits[target]
   void* gradient;  // [rows, vocab] in `dtype`: (softmax - onehot) scale; null for the loss alone;
-                   // may be `logits` when dtype is fp32
+                   // may take the place of `logits`, each row at the start of its own, up to
+                   // kMaxVocabInPlace
+  int64_t gradient_stride;  // elements from a row to the next
   float scale;
   int64_t rows;
   int64_t vocab;

@@ -203,6 +203,7 @@ void MeasureCrossEntropy() {
                                   .targets = static_cast<const int32_t*>(targets.get()),
                                   .losses = static_cast<float*>(losses.get()),
                                   .gradient = gradient.get(),
+                                  .gradient_stride = kVocab,
                                   .scale = 1e-4f,
                                   .rows = kLossRows,
                                   .vocab = kVocab,

@@ -21,6 +21,9 @@ inline int64_t BiasBackwardScratchBytes(int64_t rows, int64_t width) {
   return std::min(rows, kBiasRowGroups) * width * static_cast<int64_t>(sizeof(float));
 }
 
+// The largest vocabulary at which the bf16 gradient of cross entropy may lie where the logits do.
+inline constexpr int64_t kMaxVocabInPlace = 2 * 163840;
+
 }  // namespace megatrain
 
 #endif  // RUNTIME_KERNELS_SCRATCH_SIZE_H_

@@ -15,6 +15,8 @@
 namespace megatrain {
 namespace {
 
+constexpr int64_t kFloatBytes = 4;
+
 // Hands out matrices of one row count in compute dtype.
 class MatrixCarver {
  public:
@@ -153,16 +155,19 @@ HeadBuffers PlaceHead(const CudaShape& shape, int64_t loss_tokens, void* workspa
   buffers.losses = rows.Floats(1);
   MatrixCarver chunk(&carver, buffers.chunk_rows, dtype);
   buffers.logits = chunk.Floats(shape.vocab_size);
-  buffers.logit_gradient =
-      dtype == ComputeDtype::kFloat32 ? buffers.logits : chunk.Matrix(shape.vocab_size);
+  const bool in_place = dtype == ComputeDtype::kFloat32 || shape.vocab_size <= kMaxVocabInPlace;
+  const int64_t logit_elements = kFloatBytes / SizeBytes(dtype);  // that a logit has room for
+  buffers.logit_gradient = in_place ? buffers.logits : chunk.Matrix(shape.vocab_size);
+  buffers.logit_gradient_stride = shape.vocab_size * (in_place ? logit_elements : 1);
   buffers.workspace_bytes = carver.size_bytes();
   return buffers;
 }
 
 int64_t HeadChunkRowsOnCuda(int64_t vocab_size) {
-  // Large products for speed, but at most 2 GB for fp32 logits and their bf16 gradient.
-  constexpr int64_t kMostRows = 2048;
-  constexpr int64_t kMostElements = 2'000'000'000 / 6;
+  // Large products for speed: every chunk reads and writes the matrix's whole gradient, which at
+  // 2,048 rows costs as much as a third of the product. But at most 2.6 GB of fp32 logits.
+  constexpr int64_t kMostRows = 4096;
+  constexpr int64_t kMostElements = 2'600'000'000 / kFloatBytes;
   constexpr int64_t kRowStep = 128;
   const int64_t rows = kMostElements / vocab_size / kRowStep * kRowStep;
   return std::clamp(rows, kRowStep, kMostRows);

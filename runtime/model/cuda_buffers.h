@@ -72,7 +72,8 @@ struct HeadBuffers {
   float* rms;             // [n], inverse root mean squares of `rows`
   float* losses;          // [n]
   float* logits;          // [c, V]
-  void* logit_gradient;   // [c, V]; the same memory as `logits` in fp32
+  void* logit_gradient;   // [c, V]; at the start of each row of `logits` up to kMaxVocabInPlace
+  int64_t logit_gradient_stride;  // elements from a row to the next
 
   int64_t chunk_rows;  // c
   void* scratch;       // of one kernel at a time

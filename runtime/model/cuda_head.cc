@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "runtime/base/status_macros.h"
+#include "runtime/kernels/clear.h"
 #include "runtime/kernels/cross_entropy.h"
-#include "runtime/kernels/cuda_status.h"
 #include "runtime/kernels/rms_norm.h"
 #include "runtime/kernels/rows.h"
 
@@ -25,7 +25,7 @@ class HeadCall {
 
   absl::Status Run() {
     if (gradients_ != nullptr) {
-      MT_RETURN_IF_ERROR(Clear(gradients_->hidden, gradients_->tokens));
+      MT_RETURN_IF_ERROR(ClearGradients());
     }
     if (input_.loss_count > 0) {
       MT_RETURN_IF_ERROR(NormRows());
@@ -41,6 +41,19 @@ class HeadCall {
   }
 
  private:
+  // What is only added to below. The matrix's first chunk overwrites, where there is one.
+  absl::Status ClearGradients() {
+    MT_RETURN_IF_ERROR(Clear(gradients_->hidden, gradients_->tokens));
+    if (!gradients_->overwrites) {
+      return absl::OkStatus();
+    }
+    MT_RETURN_IF_ERROR(ClearFloats(gradients_->norm, width_, stream_));
+    if (input_.loss_count > 0) {
+      return absl::OkStatus();
+    }
+    return ClearFloats(gradients_->matrix, model_.shape.vocab_size * width_, stream_);
+  }
+
   absl::Status NormRows() {
     MT_RETURN_IF_ERROR(LaunchGatherRows(input_.hidden, LossRows(), buffers_.rows, stream_));
     return LaunchRmsNormForward({.x = buffers_.rows,
@@ -68,6 +81,7 @@ class HeadCall {
                                            .targets = input_.loss_targets + first,
                                            .losses = buffers_.losses + first,
                                            .gradient = backward ? buffers_.logit_gradient : nullptr,
+                                           .gradient_stride = buffers_.logit_gradient_stride,
                                            .scale = backward ? gradients_->loss_scale : 0,
                                            .rows = count,
                                            .vocab = vocab,
@@ -76,12 +90,14 @@ class HeadCall {
     if (!backward) {
       return absl::OkStatus();
     }
-    const MatrixView gradient = DenseMatrix(buffers_.logit_gradient, count, vocab);
+    MatrixView gradient = DenseMatrix(buffers_.logit_gradient, count, vocab);
+    gradient.stride = buffers_.logit_gradient_stride;
     MT_RETURN_IF_ERROR(model_.matmul->BackwardInput(gradient, matrix,
                                                     ChunkOf(buffers_.normed_gradient, first, count),
                                                     /*accumulate=*/false, dtype_, Context()));
     return model_.matmul->BackwardWeight(gradient, normed, gradients_->matrix,
-                                         /*accumulate=*/true, dtype_, Context());
+                                         /*accumulate=*/first > 0 || !gradients_->overwrites,
+                                         dtype_, Context());
   }
 
   absl::Status BackwardNorm() {
@@ -103,8 +119,7 @@ class HeadCall {
   }
 
   absl::Status Clear(void* rows, int64_t count) {
-    return CudaStatus(cudaMemsetAsync(rows, 0, count * width_ * SizeBytes(dtype_), stream_),
-                      "cudaMemsetAsync");
+    return ClearBytes(rows, count * width_ * SizeBytes(dtype_), stream_);
   }
 
   RowIndices LossRows() const {

@@ -33,6 +33,7 @@ struct CudaHeadGradients {
   void* hidden;   // [t, d], all of it written
   int64_t tokens;
   float loss_scale;
+  bool overwrites;  // norm and matrix hold nothing yet: they are written
 };
 
 // The losses, and their gradients where `gradients` is not null. The losses have the same bits with

@@ -2,6 +2,7 @@
 
 #include "runtime/base/status_macros.h"
 #include "runtime/kernels/bias.h"
+#include "runtime/kernels/clear.h"
 #include "runtime/kernels/rms_norm.h"
 #include "runtime/kernels/swiglu.h"
 
@@ -41,6 +42,9 @@ absl::Status CudaLayer::Backward(KeepLevel level, void* hidden_gradient,
   }
   if (level < KeepLevel::kAll) {
     MT_RETURN_IF_ERROR(ProjectToGateAndUp());
+  }
+  if (input_.overwrites_gradients) {
+    MT_RETURN_IF_ERROR(ClearVectorGradients(gradients));
   }
   MT_RETURN_IF_ERROR(BackwardMlp(hidden_gradient, gradients));
   return BackwardAttention(hidden_gradient, gradients);
@@ -162,8 +166,19 @@ absl::Status CudaLayer::MultiplyBack(const MatrixView& dy, const void* weight,
 
 absl::Status CudaLayer::AddWeightGradient(const MatrixView& dy, const MatrixView& x,
                                           float* weight_gradient) {
-  return model_.matmul->BackwardWeight(dy, x, weight_gradient, /*accumulate=*/true, dtype_,
+  return model_.matmul->BackwardWeight(dy, x, weight_gradient,
+                                       /*accumulate=*/!input_.overwrites_gradients, dtype_,
                                        {.scratch = buffers_.scratch, .stream = stream_});
+}
+
+// The kernels of norms and biases only ever add.
+absl::Status CudaLayer::ClearVectorGradients(const LayerGradients& gradients) {
+  MT_RETURN_IF_ERROR(ClearFloats(gradients.attention_norm, width_, stream_));
+  MT_RETURN_IF_ERROR(ClearFloats(gradients.mlp_norm, width_, stream_));
+  if (gradients.qkv_bias == nullptr) {
+    return absl::OkStatus();
+  }
+  return ClearFloats(gradients.qkv_bias, qkv_width_, stream_);
 }
 
 Rotation CudaLayer::RotationOf(void* qkv) const {

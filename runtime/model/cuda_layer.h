@@ -25,6 +25,7 @@ struct CudaLayerInput {
   const void* hidden;        // [t, d]
   const int32_t* positions;  // [t]
   AttentionBatch batch;
+  bool overwrites_gradients;
 };
 
 // One call. Launches on `stream` and returns.
@@ -37,8 +38,9 @@ class CudaLayer {
   // Writes `output`, [t, d], and what is kept.
   absl::Status Forward(void* output);
 
-  // `hidden_gradient` is d loss / d output before and d loss / d input after; adds to `gradients`.
-  // Computes again what `level` does not keep, with Forward's bits, and overwrites what it keeps.
+  // `hidden_gradient` is d loss / d output before and d loss / d input after; adds to `gradients`,
+  // or writes them when the input says that they hold nothing yet. Computes again what `level` does
+  // not keep, with Forward's bits, and overwrites what it keeps.
   absl::Status Backward(KeepLevel level, void* hidden_gradient, const LayerGradients& gradients);
 
  private:
@@ -59,7 +61,8 @@ class CudaLayer {
                         const MatrixMultiplier::ForwardOptions& options);
   // dx = dy weight.
   absl::Status MultiplyBack(const MatrixView& dy, const void* weight, const MatrixView& dx);
-  // weight_gradient += dy^T x.
+  absl::Status ClearVectorGradients(const LayerGradients& gradients);
+  // weight_gradient += dy^T x, or = where gradients are written.
   absl::Status AddWeightGradient(const MatrixView& dy, const MatrixView& x, float* weight_gradient);
 
   // Of the query and key heads in a buffer like `qkv`.

@@ -74,6 +74,13 @@ absl::Status CudaModelForTest::Forward(const MicroBatch& bound) {
   return absl::OkStatus();
 }
 
+void CudaModelForTest::PoisonGradients() {
+  for (int unit = 1; unit <= layout_.head_unit(); ++unit) {
+    gradients_[unit]->Poison();
+  }
+  tied_gradient_->Poison();
+}
+
 absl::Status CudaModelForTest::Backward(const MicroBatch& bound, void* hidden_gradient) {
   for (int layer = layout_.layer_count(); layer >= 1; --layer) {
     workspace_->Poison();
@@ -86,6 +93,9 @@ absl::Status CudaModelForTest::Backward(const MicroBatch& bound, void* hidden_gr
 absl::StatusOr<HeadResult> CudaModelForTest::Run(const MicroBatch& batch, double loss_scale) {
   MT_ASSIGN_OR_RETURN(const MicroBatch bound, Bind(batch));
   MT_RETURN_IF_ERROR(Forward(bound));
+  if (options_.overwrites_gradients) {
+    PoisonGradients();
+  }
   DeviceNumbers hidden_gradient(dtype_,
                                 static_cast<int64_t>(batch.tokens.size()) * config_.hidden_size,
                                 options_.shift_bytes);
@@ -98,7 +108,8 @@ absl::StatusOr<HeadResult> CudaModelForTest::Run(const MicroBatch& batch, double
                                       {.head = gradients_.back()->data(),
                                        .matrix = matrix_gradient,
                                        .hidden = hidden_gradient.data(),
-                                       .loss_scale = loss_scale},
+                                       .loss_scale = loss_scale,
+                                       .overwrites = options_.overwrites_gradients},
                                       bound, Whole()));
   MT_RETURN_IF_ERROR(Backward(bound, hidden_gradient.data()));
   return DownloadResult();
@@ -115,7 +126,8 @@ ModelTemplates::LayerArguments CudaModelForTest::Layer(int layer) {
   return {.unit = layer,
           .weights = weights_[layer]->data(),
           .input = boundaries_[layer - 1]->data(),
-          .kept = {.level = options_.keep, .data = kept_[layer]->data()}};
+          .kept = {.level = options_.keep, .data = kept_[layer]->data()},
+          .overwrites_gradients = options_.overwrites_gradients};
 }
 
 ModelTemplates::HeadInput CudaModelForTest::LossInput() {

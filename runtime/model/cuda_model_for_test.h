@@ -27,6 +27,7 @@ class CudaModelForTest {
     KeepLevel keep = KeepLevel::kNothing;
     int64_t shift_bytes = 0;              // moves every buffer; a multiple of 64
     int64_t missing_workspace_bytes = 0;  // of what the templates need
+    bool overwrites_gradients = false;    // but the embedding's, which are poisoned before a run
   };
 
   // Aborts where templates cannot be made.
@@ -58,6 +59,7 @@ class CudaModelForTest {
   // Poisons what a run uses, prepares and binds the batch.
   absl::StatusOr<MicroBatch> Bind(const MicroBatch& batch);
   absl::Status Forward(const MicroBatch& bound);
+  void PoisonGradients();
   absl::Status Backward(const MicroBatch& bound, void* hidden_gradient);
   ModelTemplates::LayerArguments Layer(int layer);
   ModelTemplates::HeadInput LossInput();

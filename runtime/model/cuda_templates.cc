@@ -97,6 +97,8 @@ class CudaTemplates final : public ModelTemplates {
     return parts_.uploader->Upload(model_.shape.attention, batch, tables, StreamOf(workspace));
   }
 
+  bool writes_first_gradients() const override { return true; }
+
   int64_t KeptTokenBytes(KeepLevel level) const override {
     return CudaKeptTokenBytes(model_.shape, level);
   }
@@ -147,7 +149,8 @@ class CudaTemplates final : public ModelTemplates {
         .matrix = gradients.matrix,
         .hidden = gradients.hidden,
         .tokens = TokenCount(batch),
-        .loss_scale = static_cast<float>(gradients.loss_scale)};
+        .loss_scale = static_cast<float>(gradients.loss_scale),
+        .overwrites = gradients.overwrites};
     return RunHead(input, &targets, batch, workspace);
   }
 
@@ -182,7 +185,8 @@ class CudaTemplates final : public ModelTemplates {
             .batch = {.tokens = TokenCount(batch),
                       .documents = static_cast<int64_t>(batch.document_offsets.size()) - 1,
                       .longest = LongestDocument(batch),
-                      .tables = tables.attention}};
+                      .tables = tables.attention},
+            .overwrites_gradients = arguments.overwrites_gradients};
   }
 
   absl::Status RunHead(const HeadInput& input, const CudaHeadGradients* gradients,
@@ -213,13 +217,14 @@ absl::StatusOr<std::unique_ptr<ModelTemplates>> MakeCudaTemplates(const ModelCon
                                                                   const ModelLayout& layout,
                                                                   ComputeDtype dtype,
                                                                   AttentionMode attention,
-                                                                  const MicroBatchLimits& limits) {
+                                                                  const MicroBatchLimits& limits,
+                                                                  MatmulChoices choices) {
   MT_RETURN_IF_ERROR(CheckCudaTrainable(config));
   MT_CHECK(layout.layer_count() == config.layer_count);
   MT_CHECK(LiesFused(layout.units[1]));
   const CudaShape shape = MakeCudaShape(config, dtype, attention, limits.tokens);
   Parts parts;
-  MT_ASSIGN_OR_RETURN(parts.matmul, MatrixMultiplier::Create());
+  MT_ASSIGN_OR_RETURN(parts.matmul, MatrixMultiplier::Create(std::move(choices)));
   MT_ASSIGN_OR_RETURN(parts.attention, MakePackedAttention(shape.attention));
   MT_ASSIGN_OR_RETURN(parts.uploader,
                       BatchUploader::Create(MaxBatchTableBytes(shape.attention, limits)));

@@ -193,6 +193,40 @@ TEST_P(CudaTemplatesTest, BitsDoNotDependOnWhatIsKeptOrOnAddresses) {
   }
 }
 
+// What lies between tensors is nobody's.
+void ExpectSameGradients(CudaModelForTest& a, CudaModelForTest& b) {
+  for (int unit = 0; unit <= a.layout().head_unit(); ++unit) {
+    const std::vector<float> first = a.Gradient(unit);
+    const std::vector<float> second = b.Gradient(unit);
+    for (const TensorLayout& tensor : a.layout().units[unit].tensors) {
+      const auto begin = first.begin() + tensor.offset_elements;
+      EXPECT_TRUE(
+          std::equal(begin, begin + tensor.element_count, second.begin() + tensor.offset_elements))
+          << tensor.name;
+    }
+  }
+  EXPECT_EQ(a.TiedGradient(), b.TiedGradient());
+}
+
+TEST_P(CudaTemplatesTest, FirstGradientsMayBeWrittenOverWhatWasThere) {
+  for (const Case& shape : Cases()) {
+    RandomBatch batch = BatchOf(shape, 2);
+    for (const bool has_loss : {true, false}) {
+      if (!has_loss) {
+        batch.loss_positions.clear();
+        batch.loss_targets.clear();
+      }
+      const DirectModel weights(shape.config, GetParam(), kSeed);
+      CudaModelForTest added(shape.config, GetParam(), kLimits, weights);
+      CudaModelForTest written(shape.config, GetParam(), kLimits, weights,
+                               {.overwrites_gradients = true});
+      ASSERT_TRUE(added.Run(batch.View(), 0.1).ok());
+      ASSERT_TRUE(written.Run(batch.View(), 0.1).ok());
+      ExpectSameGradients(added, written);
+    }
+  }
+}
+
 TEST_P(CudaTemplatesTest, GradientsAreAddedToAndBatchesMayFollowOneAnother) {
   const Case shape = {UntiedWithBias(), {33, 200}};
   const Case other = {shape.config, {7, 7, 7, 90, 1}};

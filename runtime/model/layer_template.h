@@ -89,6 +89,10 @@ class ModelTemplates {
   // rounded up to a multiple of kActivationAlignmentTokens; 0 where templates keep nothing.
   virtual int64_t KeptTokenBytes(KeepLevel /*level*/) const { return 0; }
 
+  // True where Head and LayerBackward, when told that a unit's accumulators hold nothing yet, write
+  // every tensor's gradient instead of adding to it, so that nobody need clear them before.
+  virtual bool writes_first_gradients() const { return false; }
+
   // hidden = token_table[tokens].
   virtual absl::Status EmbedForward(const void* embedding_weights, const MicroBatch& batch,
                                     void* hidden, Workspace workspace) = 0;
@@ -103,6 +107,7 @@ class ModelTemplates {
     const void* weights;
     const void* input;
     Kept kept;  // forward writes it, backward reads it
+    bool overwrites_gradients = false;  // backward, see writes_first_gradients
   };
 
   // output = layer(input). `output` may not be `input`.
@@ -131,6 +136,7 @@ class ModelTemplates {
     float* matrix;
     void* hidden;  // all of it is written, zero where no loss is computed
     double loss_scale;
+    bool overwrites = false;  // see writes_first_gradients
   };
 
   // Final norm, output matrix and cross entropy in chunks of positions, forward and backward.

@@ -40,7 +40,7 @@ StepRun::StepRun(PipelineState& state, StepInput input, bool forward_only,
 }
 
 absl::Status StepRun::Run(const Operation& operation, Launcher& launcher) {
-  if (operation.clears_gradient) {
+  if (operation.clears_gradient && !Overwrites(operation)) {
     ClearGradients(operation, launcher);
   }
   MT_RETURN_IF_ERROR(Dispatch(operation, launcher));
@@ -130,7 +130,8 @@ absl::Status StepRun::Head(const Operation& operation, Launcher& launcher) {
       .head = Gradients(operation.gradient_slot),
       .matrix = HeadMatrixGradient(operation),
       .hidden = HiddenGradient(operation.activation_slot),
-      .loss_scale = 1.0 / static_cast<double>(input_.loss_token_count)};
+      .loss_scale = 1.0 / static_cast<double>(input_.loss_token_count),
+      .overwrites = Overwrites(operation)};
   return state_.templates.Head(input, gradients, batch, WorkspaceOf(launcher));
 }
 
@@ -242,6 +243,12 @@ void StepRun::ClearGradients(const Operation& operation, Launcher& launcher) {
   }
 }
 
+// Whether the templates write what others would clear.
+bool StepRun::Overwrites(const Operation& operation) const {
+  return operation.clears_gradient && operation.kind != OperationKind::kEmbedBackward &&
+         state_.templates.writes_first_gradients();
+}
+
 void StepRun::PoisonFreedSlots(const Operation& operation, Launcher& launcher) {
   for (const EventKey& event : operation.records) {
     if (event.kind == EventKind::kSlotFree) {
@@ -278,7 +285,8 @@ ModelTemplates::LayerArguments StepRun::LayerArguments(const Operation& operatio
   return {.unit = operation.unit,
           .weights = Weights(operation),
           .input = Boundary(operation.unit - 1, operation.activation_slot),
-          .kept = {.level = level, .data = At(state_.map.kept[operation.unit]) + kept_bytes}};
+          .kept = {.level = level, .data = At(state_.map.kept[operation.unit]) + kept_bytes},
+          .overwrites_gradients = Overwrites(operation)};
 }
 
 int64_t StepRun::ActivationOffsetBytes(int activation_slot) const {

@@ -66,6 +66,7 @@ class StepRun final : public OperationRunner {
   absl::Status UpdateOnDevice(const Operation& operation, Launcher& launcher);
 
   void ClearGradients(const Operation& operation, Launcher& launcher);
+  bool Overwrites(const Operation& operation) const;
   void PoisonFreedSlots(const Operation& operation, Launcher& launcher);
   absl::Status Mark(int unit, const Operation& operation, const void* hidden, Launcher& launcher);
   AdamWStep OptimizerStep() const;
