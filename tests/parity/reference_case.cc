@@ -1,6 +1,7 @@
 #include "tests/parity/reference_case.h"
 
 #include <cstdlib>
+#include <span>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/posix_file_system.h"
@@ -14,15 +15,6 @@ constexpr int64_t kMaxJsonBytes = 16 << 20;
 absl::StatusOr<nlohmann::json> ReadJson(const std::string& path, FileSystem& file_system) {
   MT_ASSIGN_OR_RETURN(const std::string text, file_system.ReadFile(path, kMaxJsonBytes));
   return nlohmann::json::parse(text);
-}
-
-template <typename Element>
-absl::StatusOr<std::vector<double>> ReadAll(const SafetensorsFile& file,
-                                            const TensorEntry& tensor) {
-  std::vector<Element> elements(tensor.element_count());
-  MT_RETURN_IF_ERROR(file.Read(
-      tensor, 0, {reinterpret_cast<char*>(elements.data()), elements.size() * sizeof(Element)}));
-  return std::vector<double>(elements.begin(), elements.end());
 }
 
 }  // namespace
@@ -58,8 +50,11 @@ absl::StatusOr<std::unique_ptr<ReferenceCase>> ReferenceCase::Open(const std::st
 absl::StatusOr<std::vector<double>> ReferenceCase::Tensor(const std::string& name) const {
   for (const TensorEntry& tensor : tensors_->header().tensors) {
     if (tensor.name == name) {
-      return tensor.dtype == TensorDtype::kF64 ? ReadAll<double>(*tensors_, tensor)
-                                               : ReadAll<float>(*tensors_, tensor);
+      std::vector<float> elements(tensor.element_count());
+      const std::span<float> all(elements);
+      MT_RETURN_IF_ERROR(
+          tensors_->Read(tensor, 0, {reinterpret_cast<char*>(all.data()), all.size_bytes()}));
+      return std::vector<double>(elements.begin(), elements.end());
     }
   }
   return absl::NotFoundError(absl::StrCat("no tensor ", name, " in the reference"));

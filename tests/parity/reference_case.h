@@ -27,7 +27,7 @@ class ReferenceCase {
   // losses, norms, learning_rate, max_gradient_norm, inverse_frequencies.
   const nlohmann::json& expected() const { return expected_; }
 
-  // Such as "gradient/model.norm.weight"; fp32 or fp64 in the file.
+  // Such as "gradient/model.norm.weight".
   absl::StatusOr<std::vector<double>> Tensor(const std::string& name) const;
 
  private:

@@ -1,49 +1,83 @@
 #include "tests/parity/training_rig.h"
 
+#include <array>
 #include <utility>
 
 #include "runtime/base/check.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/hoststore/split_float.h"
-#include "runtime/model/model_templates.h"
-#include "runtime/model/workspace_size.h"
+#include "runtime/kernels/attention_shape.h"
+#include "runtime/planner/backend_memory.h"
+#include "runtime/trainer/cpu_backend.h"
 
 namespace megatrain {
 
-TrainingRig::TrainingRig(const ModelConfig& config, const RigOptions& options)
+ComputeBackend& CpuBackendForTest() {
+  constexpr int kComputeThreads = 2;
+  static const std::unique_ptr<ComputeBackend> backend = MakeCpuBackend(kComputeThreads);
+  return *backend;
+}
+
+TrainingRig::TrainingRig(const ModelConfig& config, const RigOptions& options,
+                         ComputeBackend& backend)
     : config_(config),
       options_(options),
       layout_(MakeModelLayout(config)),
-      device_(clock_),
+      backend_(backend),
       pool_(options.optimizer_threads) {}
 
 absl::StatusOr<std::unique_ptr<TrainingRig>> TrainingRig::Create(const ModelConfig& config,
-                                                                 const RigOptions& options) {
+                                                                 const RigOptions& options,
+                                                                 ComputeBackend& backend) {
   MT_RETURN_IF_ERROR(CheckTrainable(config));
-  std::unique_ptr<TrainingRig> rig(new TrainingRig(config, options));
+  std::unique_ptr<TrainingRig> rig(new TrainingRig(config, options, backend));
+  MT_ASSIGN_OR_RETURN(rig->device_, backend.MakeDevice(rig->clock_));
+  rig->math_ = backend.MakeMath();
   MT_ASSIGN_OR_RETURN(
       rig->store_,
       HostStore::Create(rig->layout_, {.gradient_bytes = static_cast<int>(SizeBytes(options.dtype)),
-                                       .protect_idle_units = true}));
-  MT_ASSIGN_OR_RETURN(rig->templates_, MakeModelTemplates(config, rig->layout_, options.dtype));
+                                       .protect_idle_units = backend.pinner() == nullptr}));
+  MT_ASSIGN_OR_RETURN(rig->templates_,
+                      backend.MakeTemplates(config, rig->layout_,
+                                            {.dtype = options.dtype,
+                                             .attention = AttentionMode::kDeterministic,
+                                             .limits = {.tokens = options.max_tokens,
+                                                        .document_tokens = options.max_tokens,
+                                                        .documents = options.max_documents}}));
   return rig;
 }
 
 absl::Status TrainingRig::Start() {
   MT_CHECK(pipeline_ == nullptr);
+  constexpr std::array kCrossing = {HostStore::Plane::kHi, HostStore::Plane::kLo,
+                                    HostStore::Plane::kGradient};
+  if (PagePinner* const pinner = backend_.pinner(); pinner != nullptr) {
+    MT_RETURN_IF_ERROR(store_->Pin(*pinner, kCrossing).refusal);
+  }
   const int64_t tokens = options_.max_tokens;
+  const BackendMemory memory = MakeBackendMemory(
+      config_,
+      {.backend = backend_.kind(),
+       .dtype = options_.dtype,
+       .attention = AttentionMode::kDeterministic},
+      {.document_tokens = tokens, .row_tokens = tokens, .row_documents = options_.max_documents});
   MT_ASSIGN_OR_RETURN(
-      pipeline_, StepPipeline::Create({device_, math_, *store_, *templates_, pool_}, layout_,
-                                      {.order = options_.order,
-                                       .weight_slot_count = options_.slots,
-                                       .gradient_slot_count = options_.slots,
-                                       .resident_weights = options_.resident,
-                                       .compute_dtype = options_.dtype,
-                                       .max_micro_batch_tokens = tokens,
-                                       .max_step_tokens = tokens,
-                                       .max_micro_batches = options_.max_micro_batches,
-                                       .workspace_bytes = WorkspaceBytes(config_, options_.dtype,
-                                                                         tokens, tokens, tokens)}));
+      pipeline_,
+      StepPipeline::Create({*device_, *math_, *store_, *templates_, pool_}, layout_,
+                           {.order = options_.order,
+                            .weight_slot_count = options_.weight_slots,
+                            .gradient_slot_count = options_.gradient_slots,
+                            .resident_weights = options_.resident,
+                            .state_on_device = options_.state_on_device,
+                            .keep = std::vector<KeepLevel>(layout_.units.size(), options_.keep),
+                            .compute_dtype = options_.dtype,
+                            .max_micro_batch_tokens = tokens,
+                            .max_step_tokens = tokens,
+                            .max_micro_batches = options_.max_micro_batches,
+                            .workspace_bytes = memory.workspace_bytes(tokens),
+                            .batch_table_bytes = memory.batch_table_bytes(tokens),
+                            .kept_token_bytes = memory.kept_token_bytes,
+                            .stages_loads = memory.stages_loads}));
   return absl::OkStatus();
 }
 

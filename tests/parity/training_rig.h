@@ -13,32 +13,44 @@
 #include "runtime/base/clock.h"
 #include "runtime/config/model_config.h"
 #include "runtime/config/model_layout.h"
-#include "runtime/device/cpu_device.h"
+#include "runtime/device/device.h"
+#include "runtime/device/device_math.h"
 #include "runtime/hoststore/host_store.h"
 #include "runtime/model/layer_template.h"
 #include "runtime/optimizer/optimizer_pool.h"
-#include "runtime/pipeline/host_math.h"
 #include "runtime/pipeline/pipeline_options.h"
 #include "runtime/pipeline/step_pipeline.h"
+#include "runtime/trainer/compute_backend.h"
 
 namespace megatrain {
 
 struct RigOptions {
   ComputeDtype dtype = ComputeDtype::kFloat32;
   MicroBatchOrder order = MicroBatchOrder::kLayerMajor;
-  int slots = 2;  // of weights and of gradients
+  int weight_slots = 2;
+  int gradient_slots = 2;
   bool resident = false;
+  KeepLevel keep = KeepLevel::kNothing;  // of every layer
+  std::vector<bool> state_on_device;     // by unit; empty: none
   int optimizer_threads = 2;
   int64_t max_tokens = 512;  // of a step and of a micro-batch
+  int64_t max_documents = 16;
   int max_micro_batches = 8;
 };
 
+// The backend of processors, one a process.
+ComputeBackend& CpuBackendForTest();
+
+// Attention is deterministic. On processors no page of a unit can be touched outside its accesses.
 class TrainingRig {
  public:
+  // `backend` outlives the rig.
   static absl::StatusOr<std::unique_ptr<TrainingRig>> Create(const ModelConfig& config,
-                                                             const RigOptions& options);
+                                                             const RigOptions& options,
+                                                             ComputeBackend& backend);
 
   const ModelLayout& layout() const { return layout_; }
+  Device& device() { return *device_; }
   HostStore& store() { return *store_; }
   StepPipeline& pipeline() { return *pipeline_; }
 
@@ -53,15 +65,16 @@ class TrainingRig {
   std::string StateBytes();
 
  private:
-  TrainingRig(const ModelConfig& config, const RigOptions& options);
+  TrainingRig(const ModelConfig& config, const RigOptions& options, ComputeBackend& backend);
 
   const ModelConfig config_;
   const RigOptions options_;
   const ModelLayout layout_;
+  ComputeBackend& backend_;
   SystemClock clock_;
-  CpuDevice device_;
-  HostMath math_;
   OptimizerPool pool_;
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<DeviceMath> math_;
   std::unique_ptr<HostStore> store_;
   std::unique_ptr<ModelTemplates> templates_;
   std::unique_ptr<StepPipeline> pipeline_;  // last: it uses all of the above
