@@ -42,6 +42,9 @@ void AddBenchmarkFlags(CLI::App& app, BenchmarkFlags& flags) {
   app.add_option("--threads", flags.threads, "Threads of computation and optimizer; 0: all")
       ->check(CLI::Range(0, 1024));
   app.add_option("--seed", flags.seed, "Of weights and tokens");
+  app.add_option("--matmul-choices", flags.matmul_choices,
+                 "File of the fastest algorithms for matrix products on a GPU, measured and added "
+                 "where it lacks them; none: the library's first choices");
   app.add_option("--commit", flags.commit, "Commit of this program, for the record");
   app.add_option("--output", flags.output, "File to append the result to, as a line of JSON");
   app.add_option("--timeline", flags.timeline,

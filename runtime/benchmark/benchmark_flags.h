@@ -29,6 +29,7 @@ struct BenchmarkFlags {
   int folded_store = 0;  // layers that have memory of their own; 0: all
   int threads = 0;       // 0: one a processor
   uint64_t seed = 1;
+  std::string matmul_choices;  // a file; "": first choices
   std::string commit;
   std::string output;    // a file to append a JSON line to
   std::string timeline;  // a file to write the traced steps to

@@ -1,8 +1,5 @@
-// Speed of the matrix products and of the attention of one Qwen2.5-7B layer and its head, on
-// random numbers: cuBLASLt's first choice beside its next ones, cuDNN beside our own kernels.
-//
-//   gemm_benchmark [tokens...]    default: 8192 4096 16384
-#include <cublasLt.h>
+// Speed of the matrix products and of the attention of one layer of a model and its head, on random
+// numbers: cuBLASLt's first choice beside its next ones, cuDNN beside our own kernels.
 #include <cuda_bf16.h>
 #include <cuda_runtime_api.h>
 
@@ -17,15 +14,18 @@
 #include <utility>
 #include <vector>
 
+#include "CLI/CLI.hpp"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/config/shapes.h"
 #include "runtime/kernels/attention_shape.h"
 #include "runtime/kernels/cuda_status.h"
-#include "runtime/kernels/matmul_call.h"
-#include "runtime/kernels/matmul_plan.h"
-#include "runtime/kernels/matmul_scratch.h"
+#include "runtime/kernels/matmul_choices.h"
+#include "runtime/kernels/matmul_timer.h"
 #include "runtime/kernels/packed_attention.h"
+#include "runtime/model/cuda_buffers.h"
+#include "runtime/model/matmul_samples.h"
 
 namespace megatrain {
 namespace {
@@ -95,82 +95,45 @@ absl::StatusOr<double> Seconds(const std::function<absl::Status()>& run, int run
 }
 
 // TFLOP/s of a product with the heuristic's first choices, in its order.
-absl::Status PrintProduct(cublasLtHandle_t handle, const std::string& name, const MatmulCall& call,
-                          void* scratch) {
-  constexpr int kPlans = 8;
-  MT_ASSIGN_OR_RETURN(const std::vector<MatmulPlan> plans,
-                      FindMatmulPlans(handle, call.problem, kPlans));
-  const MatmulProblem& problem = call.problem;
-  std::printf("%-24s m %6lld n %6lld k %6lld beta %.0f |", name.c_str(),
+absl::Status PrintProduct(const MatmulSample& sample, MatmulTimer& timer) {
+  // Each of them runs for 0.3 s.
+  constexpr MatmulTiming kTiming{.warm_up_seconds = 0.3,
+                                 .rounds = static_cast<int>(0.3 / MatmulTimer::kTurnSeconds)};
+  const MatmulProblem& problem = sample.problem;
+  MT_ASSIGN_OR_RETURN(const std::vector<double> seconds, timer.Time(sample, kTiming));
+  std::printf("%-24s m %6lld n %6lld k %6lld beta %d |", sample.name.c_str(),
               static_cast<long long>(problem.m), static_cast<long long>(problem.n),
-              static_cast<long long>(problem.k), call.operands.beta);
-  for (const MatmulPlan& plan : plans) {
-    MT_ASSIGN_OR_RETURN(const double seconds, Seconds([&] {
-                          return RunMatmul(handle, plan, call.operands, scratch, nullptr);
-                        }));
-    std::printf(" %4.0f", 2e-12 * problem.m * problem.n * problem.k / seconds);
-    std::fflush(stdout);
+              static_cast<long long>(problem.k), static_cast<int>(sample.accumulates));
+  for (const double each : seconds) {
+    std::printf(" %4.0f", 2e-12 * static_cast<double>(problem.m) * static_cast<double>(problem.n) *
+                              static_cast<double>(problem.k) / each);
   }
-  std::printf("\n");
+  std::printf(" | choice %d\n", ChooseMatmul(seconds) + 1);
+  std::fflush(stdout);
   return absl::OkStatus();
 }
 
-struct Linear {
-  const char* name;
-  int64_t in, out;
-  bool bias = false;
-  bool addend = false;
-  bool is_head = false;  // fp32 output
-};
-
-absl::Status PrintLinear(cublasLtHandle_t handle, const Linear& linear, int64_t rows) {
-  MT_ASSIGN_OR_RETURN(const Memory x, RandomMemory(rows * linear.in));
-  MT_ASSIGN_OR_RETURN(const Memory weight, RandomMemory(linear.out * linear.in));
-  MT_ASSIGN_OR_RETURN(const Memory dy, RandomMemory(rows * linear.out));
-  MT_ASSIGN_OR_RETURN(const Memory y, RandomMemory(rows * linear.out * (linear.is_head ? 2 : 1)));
-  MT_ASSIGN_OR_RETURN(const Memory dx, RandomMemory(rows * linear.in));
-  MT_ASSIGN_OR_RETURN(const Memory bias, RandomMemory(linear.out));
-  MT_ASSIGN_OR_RETURN(const Memory dw, Memory::Allocate(linear.out * linear.in * 4));
-  MT_RETURN_IF_ERROR(
-      CudaStatus(cudaMemset(dw.data(), 0, linear.out * linear.in * 4), "cudaMemset"));
-  MT_ASSIGN_OR_RETURN(const Memory scratch, Memory::Allocate(kMatmulScratchBytes));
-  const MatrixView x_view{x.data(), rows, linear.in, linear.in};
-  const MatrixView weight_view{weight.data(), linear.out, linear.in, linear.in};
-  const MatrixView y_view{y.data(), rows, linear.out, linear.out};
-  const MatrixView dy_view{dy.data(), rows, linear.out, linear.out};
-  const MatrixView dx_view{dx.data(), rows, linear.in, linear.in};
-  MT_ASSIGN_OR_RETURN(const MatmulCall forward,
-                      ForwardCall(x_view, weight_view, y_view,
-                                  {.bias = linear.bias ? bias.data() : nullptr,
-                                   .addend = linear.addend ? &dy_view : nullptr,
-                                   .float_output = linear.is_head},
-                                  kBfloat16));
-  MT_ASSIGN_OR_RETURN(const MatmulCall input,
-                      BackwardInputCall(dy_view, weight_view, dx_view, false, kBfloat16));
-  MT_ASSIGN_OR_RETURN(
-      const MatmulCall gradient,
-      BackwardWeightCall(dy_view, x_view, static_cast<float*>(dw.data()), true, kBfloat16));
-  const std::string name = linear.name;
-  MT_RETURN_IF_ERROR(PrintProduct(handle, name + " forward", forward, scratch.data()));
-  MT_RETURN_IF_ERROR(PrintProduct(handle, name + " dx", input, scratch.data()));
-  return PrintProduct(handle, name + " dW", gradient, scratch.data());
-}
-
-absl::Status PrintLayer(cublasLtHandle_t handle, int64_t tokens) {
+// The products of a micro-batch of documents of 1,024 tokens.
+absl::Status PrintProducts(const ModelConfig& config, int64_t tokens) {
   std::printf("%lld tokens: TFLOP/s of the heuristic's first to eighth choice\n",
               static_cast<long long>(tokens));
-  for (const Linear& linear : {Linear{.name = "qkv", .in = 3584, .out = 4608, .bias = true},
-                               Linear{.name = "output", .in = 3584, .out = 3584, .addend = true},
-                               Linear{.name = "gate_up", .in = 3584, .out = 37888},
-                               Linear{.name = "down", .in = 18944, .out = 3584, .addend = true}}) {
-    MT_RETURN_IF_ERROR(PrintLinear(handle, linear, tokens));
+  const MicroBatchLimits limits{
+      .tokens = tokens, .document_tokens = 1024, .documents = std::max<int64_t>(tokens / 1024, 1)};
+  MT_ASSIGN_OR_RETURN(
+      const std::vector<MatmulSample> samples,
+      MatmulSamplesOf(MakeCudaShape(config, kBfloat16, AttentionMode::kFast, tokens),
+                      config.qkv_bias, limits));
+  MT_ASSIGN_OR_RETURN(const std::unique_ptr<MatmulTimer> timer, MatmulTimer::Create(samples));
+  for (const MatmulSample& sample : samples) {
+    MT_RETURN_IF_ERROR(PrintProduct(sample, *timer));
   }
   return absl::OkStatus();
 }
 
-// Documents of one length, 28 query and 4 key heads of 128.
+// Documents of one length, with a model's heads.
 struct AttentionCase {
   const char* name;
+  const ModelConfig& config;
   int64_t documents;
   int64_t length;
   AttentionMode mode;
@@ -178,9 +141,9 @@ struct AttentionCase {
 
   AttentionShape Shape() const {
     return {.max_tokens = documents * length,
-            .heads = 28,
-            .kv_heads = 4,
-            .head_dim = 128,
+            .heads = static_cast<int>(config.head_count),
+            .kv_heads = static_cast<int>(config.kv_head_count),
+            .head_dim = static_cast<int>(config.head_dim),
             .dtype = dtype,
             .mode = mode};
   }
@@ -241,44 +204,41 @@ absl::Status PrintAttention(const AttentionCase& work) {
                        {scratch.data(), nullptr});
 }
 
-absl::Status PrintAttentions() {
+absl::Status PrintAttentions(const ModelConfig& config) {
   constexpr auto kDeterministic = AttentionMode::kDeterministic;
   for (const auto& [documents, length] : {std::pair(8, 1024), std::pair(2, 4096)}) {
     for (const AttentionCase& work :
-         {AttentionCase{"bf16 fast", documents, length, AttentionMode::kFast, kBfloat16},
-          AttentionCase{"bf16 deterministic", documents, length, kDeterministic, kBfloat16},
-          AttentionCase{"fp32", documents, length, kDeterministic, ComputeDtype::kFloat32}}) {
+         {AttentionCase{"bf16 fast", config, documents, length, AttentionMode::kFast, kBfloat16},
+          AttentionCase{"bf16 deterministic", config, documents, length, kDeterministic, kBfloat16},
+          AttentionCase{"fp32", config, documents, length, kDeterministic,
+                        ComputeDtype::kFloat32}}) {
       MT_RETURN_IF_ERROR(PrintAttention(work));
     }
   }
   return absl::OkStatus();
 }
 
-absl::Status Run(const std::vector<int64_t>& token_counts) {
-  MT_RETURN_IF_ERROR(PrintAttentions());
-  cublasLtHandle_t handle = nullptr;
-  MT_RETURN_IF_ERROR(CublasStatus(cublasLtCreate(&handle), "cublasLtCreate"));
+absl::Status Run(const std::string& shape, const std::vector<int64_t>& token_counts) {
+  MT_ASSIGN_OR_RETURN(const ModelConfig config, ShapeByName(shape));
+  MT_RETURN_IF_ERROR(PrintAttentions(config));
   for (const int64_t tokens : token_counts) {
-    MT_RETURN_IF_ERROR(PrintLayer(handle, tokens));
+    MT_RETURN_IF_ERROR(PrintProducts(config, tokens));
   }
-  std::printf("head, 2048 rows\n");
-  MT_RETURN_IF_ERROR(
-      PrintLinear(handle, {.name = "head", .in = 3584, .out = 152064, .is_head = true}, 2048));
-  return CublasStatus(cublasLtDestroy(handle), "cublasLtDestroy");
+  return absl::OkStatus();
 }
 
 }  // namespace
 }  // namespace megatrain
 
 int main(int argc, char** argv) {
-  std::vector<int64_t> token_counts;
-  for (int i = 1; i < argc; ++i) {
-    token_counts.push_back(std::atoll(argv[i]));
-  }
-  if (token_counts.empty()) {
-    token_counts = {8192, 4096, 16384};
-  }
-  const absl::Status status = megatrain::Run(token_counts);
+  std::string shape = "qwen2.5-7b";
+  std::vector<int64_t> token_counts = {8192};
+  CLI::App app("Speed of a model's matrix products and attention on random numbers.");
+  app.add_option("--shape", shape, "Shape of the model")
+      ->check(CLI::IsMember(megatrain::ShapeNames()));
+  app.add_option("tokens", token_counts, "Tokens of a micro-batch")->check(CLI::PositiveNumber);
+  CLI11_PARSE(app, argc, argv);
+  const absl::Status status = megatrain::Run(shape, token_counts);
   if (!status.ok()) {
     std::fprintf(stderr, "gemm_benchmark: %s\n", status.ToString().c_str());
     return EXIT_FAILURE;

@@ -1,5 +1,6 @@
 #include "runtime/kernels/matmul.h"
 
+#include <iterator>
 #include <map>
 #include <utility>
 #include <vector>
@@ -12,7 +13,8 @@ namespace megatrain {
 
 class MatrixMultiplier::State {
  public:
-  explicit State(cublasLtHandle_t handle) : handle_(handle) {}
+  State(cublasLtHandle_t handle, MatmulChoices choices)
+      : handle_(handle), choices_(std::move(choices)) {}
   ~State() { cublasLtDestroy(handle_); }
   State(const State&) = delete;
   State& operator=(const State&) = delete;
@@ -28,20 +30,26 @@ class MatrixMultiplier::State {
     if (const auto known = plans_.find(problem); known != plans_.end()) {
       return known->second;
     }
-    MT_ASSIGN_OR_RETURN(const std::vector<MatmulPlan> found, FindMatmulPlans(handle_, problem, 1));
-    plans_.emplace(problem, found.front());
-    return found.front();
+    const auto choice = choices_.find(problem);
+    const int index = choice == choices_.end() ? 0 : choice->second;
+    MT_ASSIGN_OR_RETURN(const std::vector<MatmulPlan> found,
+                        FindMatmulPlans(handle_, problem, index == 0 ? 1 : kMatmulCandidates));
+    const MatmulPlan& plan = index < std::ssize(found) ? found[index] : found.front();
+    plans_.emplace(problem, plan);
+    return plan;
   }
 
   const cublasLtHandle_t handle_;
+  const MatmulChoices choices_;
   Mutex mutex_;
   std::map<MatmulProblem, MatmulPlan> plans_ ABSL_GUARDED_BY(mutex_);
 };
 
-absl::StatusOr<std::unique_ptr<MatrixMultiplier>> MatrixMultiplier::Create() {
+absl::StatusOr<std::unique_ptr<MatrixMultiplier>> MatrixMultiplier::Create(MatmulChoices choices) {
   cublasLtHandle_t handle = nullptr;
   MT_RETURN_IF_ERROR(CublasStatus(cublasLtCreate(&handle), "cublasLtCreate"));
-  return std::unique_ptr<MatrixMultiplier>(new MatrixMultiplier(std::make_unique<State>(handle)));
+  return std::unique_ptr<MatrixMultiplier>(
+      new MatrixMultiplier(std::make_unique<State>(handle, std::move(choices))));
 }
 
 MatrixMultiplier::MatrixMultiplier(std::unique_ptr<State> state) : state_(std::move(state)) {}

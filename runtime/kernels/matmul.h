@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "runtime/kernels/matmul_call.h"
+#include "runtime/kernels/matmul_choices.h"
 #include "runtime/kernels/matmul_scratch.h"
 #include "runtime/model/layer_template.h"
 
@@ -24,15 +25,17 @@ struct MatmulContext {
 };
 
 // All sums are in fp32 and rounded once; float32 products are true fp32, without TF32. The
-// algorithm is cuBLASLt's first choice for a shape, its strides and its epilogue, taken once and
-// kept, and depends neither on timings nor on addresses: equal inputs give equal bits.
-// Thread-safe. Mismatched shapes and misaligned memory are INVALID_ARGUMENT.
+// algorithm for a shape, its strides and its epilogue is the one of a given table, else cuBLASLt's
+// first choice, taken once and kept. It depends neither on timings nor on addresses: equal inputs
+// and tables give equal bits. Thread-safe. Mismatched shapes and misaligned memory are
+// INVALID_ARGUMENT.
 class MatrixMultiplier {
  public:
   static constexpr int64_t kScratchBytes = kMatmulScratchBytes;
 
-  // For the current device.
-  static absl::StatusOr<std::unique_ptr<MatrixMultiplier>> Create();
+  // For the current device, on which `choices` were measured. Choices that cuBLASLt's list is too
+  // short for are its first.
+  static absl::StatusOr<std::unique_ptr<MatrixMultiplier>> Create(MatmulChoices choices = {});
   ~MatrixMultiplier();
   MatrixMultiplier(const MatrixMultiplier&) = delete;
   MatrixMultiplier& operator=(const MatrixMultiplier&) = delete;

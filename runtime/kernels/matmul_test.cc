@@ -12,6 +12,8 @@
 #include <vector>
 
 #include "runtime/kernels/device_array_for_test.h"
+#include "runtime/kernels/matmul_call.h"
+#include "runtime/kernels/matmul_choices.h"
 
 namespace megatrain {
 namespace {
@@ -133,6 +135,19 @@ class Matmul : public testing::TestWithParam<std::tuple<ComputeDtype, Size>> {
     return y;
   }
 
+  // dy^T x
+  std::vector<double> WeightGradient(const TestMatrix& dy, const TestMatrix& x) const {
+    std::vector<double> gradient(size().out * size().in);
+    for (int64_t k = 0; k < size().tokens; ++k) {
+      for (int64_t i = 0; i < size().out; ++i) {
+        for (int64_t j = 0; j < size().in; ++j) {
+          gradient[i * size().in + j] += dy.At(k, i) * x.At(k, j);
+        }
+      }
+    }
+    return gradient;
+  }
+
   std::unique_ptr<MatrixMultiplier> multiplier_;
   DeviceArray<unsigned char> scratch_{MatrixMultiplier::kScratchBytes};
 };
@@ -223,14 +238,7 @@ TEST_P(Matmul, BackwardInputWritesAndAccumulates) {
 TEST_P(Matmul, BackwardWeightWritesAndAccumulatesInFloats) {
   TestMatrix dy = Dy();
   TestMatrix x = X();
-  std::vector<double> product(size().out * size().in);
-  for (int64_t k = 0; k < size().tokens; ++k) {
-    for (int64_t i = 0; i < size().out; ++i) {
-      for (int64_t j = 0; j < size().in; ++j) {
-        product[i * size().in + j] += dy.At(k, i) * x.At(k, j);
-      }
-    }
-  }
+  std::vector<double> product = WeightGradient(dy, x);
   DeviceArray<float> gradient(size().out * size().in);
   ASSERT_EQ(
       multiplier_->BackwardWeight(dy.View(), x.View(), gradient.data(), false, dtype(), Context()),
@@ -275,6 +283,41 @@ TEST_P(Matmul, EqualBitsAtOtherAddressesAndFromAnotherMultiplier) {
   }
   EXPECT_TRUE(runs[0] == runs[1]);
   EXPECT_TRUE(runs[0] == runs[2]);
+}
+
+TEST_P(Matmul, EveryChoiceIsRightAndRepeats) {
+  TestMatrix x = X();
+  TestMatrix weight = Weight();
+  TestMatrix dy = Dy();
+  const std::vector<double> product = Product(x, weight);
+  const std::vector<double> gradient = WeightGradient(dy, x);
+  for (int choice = 0; choice < kMatmulCandidates; ++choice) {
+    SCOPED_TRACE(choice);
+    std::vector<std::vector<float>> products;
+    std::vector<std::vector<float>> gradients;
+    for (const int64_t shift_bytes : {0, 16}) {
+      TestMatrix y = Empty(dtype(), size().out, shift_bytes);
+      DeviceArray<float> dw(size().out * size().in, shift_bytes);
+      const auto forward = ForwardCall(x.View(), weight.View(), y.View(), {}, dtype());
+      const auto backward = BackwardWeightCall(dy.View(), x.View(), dw.data(), false, dtype());
+      ASSERT_TRUE(forward.ok() && backward.ok());
+      const auto multiplier =
+          MatrixMultiplier::Create({{forward->problem, choice}, {backward->problem, choice}});
+      ASSERT_TRUE(multiplier.ok()) << multiplier.status();
+      scratch_.Poison();
+      ASSERT_EQ((*multiplier)->Forward(x.View(), weight.View(), y.View(), {}, dtype(), Context()),
+                absl::OkStatus());
+      ASSERT_EQ(
+          (*multiplier)->BackwardWeight(dy.View(), x.View(), dw.data(), false, dtype(), Context()),
+          absl::OkStatus());
+      products.push_back(y.Download());
+      gradients.push_back(dw.Download());
+    }
+    ExpectClose(products[0], product, Tolerance(size().in));
+    ExpectClose(gradients[0], gradient, FloatTolerance(size().tokens));
+    EXPECT_TRUE(products[0] == products[1]);
+    EXPECT_TRUE(gradients[0] == gradients[1]);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -2,6 +2,7 @@
 
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status_macros.h"
@@ -9,7 +10,11 @@
 #include "runtime/device/cuda_device_info.h"
 #include "runtime/device/cuda_page_pinner.h"
 #include "runtime/kernels/cuda_device_math.h"
+#include "runtime/kernels/matmul_choices.h"
+#include "runtime/kernels/matmul_tuner.h"
+#include "runtime/model/cuda_buffers.h"
 #include "runtime/model/cuda_templates.h"
+#include "runtime/model/matmul_samples.h"
 
 namespace megatrain {
 namespace {
@@ -23,7 +28,10 @@ std::string VersionText(int version) {
 
 class CudaBackend final : public ComputeBackend {
  public:
-  explicit CudaBackend(CudaDeviceInfo info) : info_(std::move(info)) {}
+  CudaBackend(CudaDeviceInfo info, std::string matmul_choices_path, FileSystem& files)
+      : info_(std::move(info)),
+        matmul_choices_path_(std::move(matmul_choices_path)),
+        files_(files) {}
 
   Backend kind() const override { return Backend::kCuda; }
 
@@ -37,7 +45,10 @@ class CudaBackend final : public ComputeBackend {
   absl::StatusOr<std::unique_ptr<ModelTemplates>> MakeTemplates(
       const ModelConfig& config, const ModelLayout& layout,
       const TemplateOptions& options) override {
-    return MakeCudaTemplates(config, layout, options.dtype, options.attention, options.limits);
+    MT_RETURN_IF_ERROR(CheckCudaTrainable(config));
+    MT_ASSIGN_OR_RETURN(MatmulChoices choices, ChoicesFor(config, options));
+    return MakeCudaTemplates(config, layout, options.dtype, options.attention, options.limits,
+                             std::move(choices));
   }
 
   PagePinner* pinner() override { return &pinner_; }
@@ -53,15 +64,32 @@ class CudaBackend final : public ComputeBackend {
   }
 
  private:
+  absl::StatusOr<MatmulChoices> ChoicesFor(const ModelConfig& config,
+                                           const TemplateOptions& options) {
+    if (matmul_choices_path_.empty()) {
+      return MatmulChoices{};
+    }
+    MT_ASSIGN_OR_RETURN(const std::vector<MatmulSample> samples,
+                        MatmulSamplesOf(MakeCudaShape(config, options.dtype, options.attention,
+                                                      options.limits.tokens),
+                                        config.qkv_bias, options.limits));
+    MT_ASSIGN_OR_RETURN(const MatmulMachine machine, ReadMatmulMachine());
+    return MatmulChoicesFile(files_, matmul_choices_path_, machine)
+        .Complete(samples, MeasureMatmulChoices);
+  }
+
   const CudaDeviceInfo info_;
+  const std::string matmul_choices_path_;
+  FileSystem& files_;
   CudaPagePinner pinner_;
 };
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<ComputeBackend>> MakeCudaBackend() {
+absl::StatusOr<std::unique_ptr<ComputeBackend>> MakeCudaBackend(std::string matmul_choices_path,
+                                                                FileSystem& files) {
   MT_ASSIGN_OR_RETURN(CudaDeviceInfo info, ReadCudaDeviceInfo(kOrdinal));
-  return std::make_unique<CudaBackend>(std::move(info));
+  return std::make_unique<CudaBackend>(std::move(info), std::move(matmul_choices_path), files);
 }
 
 }  // namespace megatrain

@@ -36,6 +36,7 @@ struct Flags {
   std::string socket;
   std::string backend = "cpu";
   int threads = 0;
+  std::string machine_folder;
   std::string log = "info";
 };
 
@@ -106,8 +107,10 @@ absl::Status Serve(const Flags& flags, const BackendFactories& factories, const 
   const int threads = flags.threads > 0 ? flags.threads : AllowedProcessors();
   SystemClock clock;
   PosixFileSystem files;
-  MT_ASSIGN_OR_RETURN(const std::unique_ptr<ComputeBackend> backend,
-                      factories.at(flags.backend)(threads));
+  MT_ASSIGN_OR_RETURN(
+      const std::unique_ptr<ComputeBackend> backend,
+      factories.at(flags.backend)(
+          {.compute_threads = threads, .machine_folder = flags.machine_folder, .files = files}));
   Trainer trainer({*backend, files, clock}, threads);
   MT_RETURN_IF_ERROR(trainer.WarmUp());
   MT_ASSIGN_OR_RETURN(const int64_t device_memory_bytes, DeviceMemoryBytes(*backend));
@@ -135,6 +138,8 @@ void AddFlags(const BackendFactories& factories, CLI::App& app, Flags& flags) {
   app.add_option("--backend", flags.backend, "Backend")->check(CLI::IsMember(backends));
   app.add_option("--threads", flags.threads, "Compute threads; 0: one a processor")
       ->check(CLI::Range(0, 64));
+  app.add_option("--machine-folder", flags.machine_folder,
+                 "Folder that keeps what is measured of this machine; none: nothing is measured");
   app.add_option("--log", flags.log, "Least severity to log")
       ->check(CLI::IsMember({"debug", "info", "warn", "error"}));
 }

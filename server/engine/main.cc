@@ -4,5 +4,8 @@
 #include "server/engine/engine_main.h"
 
 int main(int argc, char** argv) {
-  return megatrain::EngineMain(argc, argv, {{"cpu", megatrain::MakeCpuBackend}});
+  return megatrain::EngineMain(argc, argv,
+                               {{"cpu", [](const megatrain::BackendOptions& options) {
+                                   return megatrain::MakeCpuBackend(options.compute_threads);
+                                 }}});
 }

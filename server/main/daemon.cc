@@ -183,8 +183,9 @@ void Daemon::Parts::StartEngine() {
                                                   : PathBesideThisProgram("megatrain-engine-cuda");
   options.socket_path = In("engine.sock");
   options.log_path = In("engine.log");
-  options.arguments = {"--backend", config.backend, "--threads",
-                       absl::StrCat(config.engine_threads)};
+  options.arguments = {"--backend",        config.backend,
+                       "--threads",        absl::StrCat(config.engine_threads),
+                       "--machine-folder", In("machine")};
   supervisor = std::make_unique<EngineSupervisor>(options, clock, wake);
   runner = std::make_unique<EngineJobRunner>(*supervisor, clock, wake);
 }
