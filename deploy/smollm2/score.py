@@ -1,6 +1,7 @@
-"""Scores Hugging Face folders on held-out conversations, with transformers on the CPU in fp32.
+"""Scores Hugging Face folders on held-out conversations, with transformers in fp32.
 
-    score.py FOLDER... --rows FILE [--min-exact PERCENT] [--max-loss LOSS] [--logits FILE]
+    score.py FOLDER... --rows FILE [--device DEVICE] [--min-exact PERCENT] [--max-loss LOSS]
+             [--logits FILE]
 
 Prints, each folder's value after the one before it:
   held-out exact match  greedy answers of at most 12 tokens, equal to the row's, in percent
@@ -42,7 +43,7 @@ class Score:
     samples: list[str]
 
 
-def _load_model(folder: Path) -> Any:
+def _load_model(folder: Path, device: str) -> Any:
     """The model, with every tensor of the folder used and none missing."""
     model, info = AutoModelForCausalLM.from_pretrained(
         folder, dtype=torch.float32, local_files_only=True, output_loading_info=True
@@ -50,7 +51,7 @@ def _load_model(folder: Path) -> Any:
     faults = {kind: sorted(names) for kind, names in info.items() if names}
     if faults:
         sys.exit(f"error: {folder}: transformers reports {faults}")
-    return model.eval()
+    return model.to(device).eval()
 
 
 def _read_rows(path: Path, tokenizer: Any) -> list[Row]:
@@ -84,7 +85,7 @@ def _answers(model: Any, tokenizer: Any, rows: list[Row]) -> dict[str, str]:
     """Question -> greedy answer."""
     answers = {}
     for batch in _equally_long(rows, lambda row: len(row.prompt)):
-        prompts = torch.tensor([row.prompt for row in batch])
+        prompts = torch.tensor([row.prompt for row in batch], device=model.device)
         output = model.generate(
             prompts,
             attention_mask=torch.ones_like(prompts),
@@ -99,7 +100,7 @@ def _answers(model: Any, tokenizer: Any, rows: list[Row]) -> dict[str, str]:
 def _loss(model: Any, rows: list[Row]) -> float:
     total, count = 0.0, 0
     for batch in _equally_long(rows, lambda row: (len(row.prompt), len(row.target))):
-        tokens = torch.tensor([row.prompt + row.target for row in batch])
+        tokens = torch.tensor([row.prompt + row.target for row in batch], device=model.device)
         first = len(batch[0].prompt)
         logits = model(tokens).logits[:, first - 1 : -1]
         losses = torch.nn.functional.cross_entropy(
@@ -112,13 +113,13 @@ def _loss(model: Any, rows: list[Row]) -> float:
 
 def _write_logits(model: Any, row: Row, path: Path) -> None:
     """The first row's token ids and their logits [tokens, vocabulary]."""
-    tokens = torch.tensor([row.prompt + row.target])
+    tokens = torch.tensor([row.prompt + row.target], device=model.device)
     save_file({"tokens": tokens[0], "logits": model(tokens).logits[0].contiguous()}, path)
 
 
-def score(folder: Path, rows_path: Path, logits_path: Path | None) -> Score:
+def score(folder: Path, rows_path: Path, device: str, logits_path: Path | None) -> Score:
     tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    model = _load_model(folder)
+    model = _load_model(folder, device)
     rows = _read_rows(rows_path, tokenizer)
     if logits_path:
         _write_logits(model, rows[0], logits_path)
@@ -132,6 +133,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Scores models on held-out conversations.")
     parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER")
     parser.add_argument("--rows", type=Path, required=True, help="JSONL file of conversations")
+    parser.add_argument("--device", default="cpu", help="torch's: cpu (default) or cuda")
     parser.add_argument("--min-exact", type=float, help="lowest exact match allowed, in percent")
     parser.add_argument("--max-loss", type=float, help="highest loss allowed")
     parser.add_argument("--logits", type=Path, help="gets the last folder's logits of row 1")
@@ -145,7 +147,12 @@ def main() -> None:
     last = arguments.folders[-1]
     with torch.inference_mode():
         scores = [
-            score(folder, arguments.rows, arguments.logits if folder == last else None)
+            score(
+                folder,
+                arguments.rows,
+                arguments.device,
+                arguments.logits if folder == last else None,
+            )
             for folder in arguments.folders
         ]
     exact = " -> ".join(f"{s.exact_percent:.1f} %" for s in scores)
