@@ -33,7 +33,7 @@ _LEVELS = [
     ["server/main"],
     ["tests"],
 ]
-_SORTED = ("data", "deps", "hdrs", "srcs", "tags", "visibility")
+_SORTED = ("data", "deps", "hdrs", "srcs", "tags", "textual_hdrs", "visibility")
 # gRPC's types stay at the edges: the API, the engine's socket, the counting of calls.
 _GRPC_USERS = re.compile(
     r"^//(proto|client|tests)\b"
@@ -148,14 +148,10 @@ class BuildFilesTest(unittest.TestCase):
         used = {
             f"{target.package}/{name.lstrip(':')}"
             for target in repository.targets()
-            for name in (*target.srcs, *self._headers(target.package))
+            for name in (*target.srcs, *target.hdrs)
         }
         sources = repository.files(".cc", ".h", ".cu", ".cuh")
         self.assertEqual([], [path for path in sources if path not in used])
-
-    @staticmethod
-    def _headers(package: str) -> set[str]:
-        return set(re.findall(r'"([^"]+\.(?:cuh|h))"', repository.text(f"{package}/BUILD.bazel")))
 
 
 def _sort_key(label: str) -> tuple[int, str]:

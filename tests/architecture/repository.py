@@ -22,6 +22,7 @@ class Target:
     rule: str
     name: str
     srcs: tuple[str, ...]
+    hdrs: tuple[str, ...]  # textual ones too
     data: tuple[str, ...]
     deps: tuple[str, ...]  # full labels, `//package:name` or `@repository//:name`
     visibility: tuple[str, ...]
@@ -140,6 +141,7 @@ def targets() -> tuple[Target, ...]:
                     rule=rule,
                     name=_strings(keywords["name"])[0],
                     srcs=_strings(keywords.get("srcs")),
+                    hdrs=_strings(keywords.get("hdrs")) + _strings(keywords.get("textual_hdrs")),
                     data=_strings(keywords.get("data")),
                     deps=tuple(full_label(d, package) for d in _strings(keywords.get("deps"))),
                     visibility=_strings(keywords.get("visibility")),
