@@ -1,8 +1,8 @@
 """A real model's loss by transformers, in fp32: real_model_reference.py FOLDER TEXT OUTPUT.
 
 Writes OUTPUT, JSON with the token ids of the text as the model's own tokenizer gives them, the
-mean loss of all of them but the first, and the norm of its gradient; and OUTPUT.logits, fp32 [LOGIT_ROWS, vocab] of the text's
-last tokens.
+mean loss of all of them but the first, and the norm of its gradient; and OUTPUT.logits, fp32
+[LOGIT_ROWS, vocab] of the text's last tokens.
 """
 
 import json
