@@ -14,8 +14,11 @@ absl::Status Available(cudaError_t error, int ordinal) {
     return absl::OkStatus();
   }
   cudaGetLastError();
+  int driver = 0;  // stays 0 where there is none, which CUDA calls a driver that is too old
   return absl::UnavailableError(
-      absl::StrCat("GPU ", ordinal, " cannot be used: ", cudaGetErrorString(error)));
+      cudaDriverGetVersion(&driver) == cudaSuccess && driver == 0
+          ? "this machine has no NVIDIA driver: start the server with --backend cpu"
+          : absl::StrCat("GPU ", ordinal, " cannot be used: ", cudaGetErrorString(error)));
 }
 
 }  // namespace

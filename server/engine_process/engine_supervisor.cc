@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <fstream>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -20,8 +21,22 @@ constexpr absl::Duration kReadyTimeout = absl::Seconds(120);  // loading the lib
 constexpr absl::Duration kStopGrace = absl::Seconds(10);
 // An engine that lived so long did not die of what killed the one before.
 constexpr absl::Duration kHealthyLife = absl::Seconds(60);
+constexpr size_t kQuotedBytes = 500;
 
-std::string DeathMessage(const ExitReport& report, const std::string& kill_reason) {
+// The log's last line, cut: of an engine that gave up, why it did.
+std::string LastLine(const std::string& log_path) {
+  std::ifstream file(log_path);
+  std::string last;
+  for (std::string line; std::getline(file, line);) {
+    if (!line.empty()) {
+      last = line.substr(0, kQuotedBytes);
+    }
+  }
+  return last;
+}
+
+std::string DeathMessage(const ExitReport& report, const std::string& kill_reason,
+                         const std::string& log_path) {
   std::string message = absl::StrCat("the engine ", InWords(report));
   if (!kill_reason.empty()) {
     absl::StrAppend(&message, " by this server: ", kill_reason);
@@ -29,6 +44,8 @@ std::string DeathMessage(const ExitReport& report, const std::string& kill_reaso
     absl::StrAppend(&message,
                     ", which this server did not send: most likely the kernel was out of memory "
                     "(see dmesg); compare the job's plan with what the machine has");
+  } else if (report.exit_code != 0) {
+    absl::StrAppend(&message, "; last in ", log_path, ": ", LastLine(log_path));
   }
   return message;
 }
@@ -148,7 +165,7 @@ void EngineSupervisor::RunOnce() {
   const ExitReport report = child->Wait();
   MutexLock lock(&mutex_);
   child_.reset();
-  RecordDeath(DeathMessage(report, kill_reason_));
+  RecordDeath(DeathMessage(report, kill_reason_, options_.log_path));
 }
 
 void EngineSupervisor::RecordDeath(const std::string& message) {

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <csignal>
+#include <iostream>
 #include <string>
 
 #include "megatrain/engine/v1/engine.grpc.pb.h"
@@ -62,6 +63,7 @@ class ScriptedEngine final : public engine::v1::EngineService::Service {
 int Main(int argc, char** argv) {
   const std::string last = argv[argc - 1];
   if (last == "--die-at-start") {
+    std::cerr << "some warning\nno such device\n";
     return 4;
   }
   ScriptedEngine service;
