@@ -89,11 +89,7 @@ import sys
 
 with open(sys.argv[1], encoding="utf-8") as file:
     job = json.load(file)
-plan = job["plan"]
-peak, planned = (int(size) >> 20 for size in (job["peakHostBytes"], plan["hostBytes"]))
-line = f"engine memory: peak {peak} MiB, plan {planned} MiB"
-if device := int(job.get("peakDeviceBytes", 0)):
-    line += f"; of the GPU: in use {device >> 20} MiB, plan {int(plan['deviceBytes']) >> 20} MiB"
-print(line)
+peak, plan = (int(size) >> 20 for size in (job["peakHostBytes"], job["plan"]["hostBytes"]))
+print(f"engine memory: peak {peak} MiB, plan {plan} MiB")
 END
 }

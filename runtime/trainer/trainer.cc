@@ -34,6 +34,18 @@ BatchOptions CutAsPlanned(BatchOptions batches, const Plan& plan) {
   return batches;
 }
 
+// What the job's log says of a GPU's memory at its highest: all of a job's is taken before the
+// first step, and none is given back in one.
+absl::Status LogDeviceMemory(ComputeBackend& backend, const Plan& plan, TrainObserver& observer) {
+  MT_ASSIGN_OR_RETURN(const ComputeBackend::DeviceMemory memory, backend.ReadDeviceMemory());
+  if (memory.total_bytes > 0) {
+    observer.OnLogLine(absl::StrCat(
+        "GPU memory: at most ", FormatBytes(memory.total_bytes - memory.free_bytes),
+        " in use, libraries and other programs included; plan ", FormatBytes(plan.device_bytes)));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 Trainer::Trainer(const Parts& parts, int optimizer_threads)
@@ -115,6 +127,7 @@ absl::StatusOr<TrainResult> Trainer::RunJob(const TrainJob& job, TrainObserver& 
   MT_RETURN_IF_ERROR(session->StartPipeline(plan.pipeline));
   observer.OnPhase(TrainPhase::kTraining);
   MT_RETURN_IF_ERROR(RunTrainingLoop(job, parts_.clock, reader, session->pipeline(), observer));
+  MT_RETURN_IF_ERROR(LogDeviceMemory(parts_.backend, plan, observer));
   if (observer.StopRequested()) {
     return absl::CancelledError("the job was asked to stop before its export");
   }
