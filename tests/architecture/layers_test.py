@@ -33,6 +33,7 @@ _LEVELS = [
     ["server/main"],
     ["tests"],
 ]
+_INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
 _SORTED = ("data", "deps", "hdrs", "srcs", "tags", "textual_hdrs", "visibility")
 # gRPC's types stay at the edges: the API, the engine's socket, the counting of calls.
 _GRPC_USERS = re.compile(
@@ -142,6 +143,26 @@ class BuildFilesTest(unittest.TestCase):
                     labels = [str(ast.literal_eval(item)) for item in value.elts]
                     if labels != sorted(labels, key=_sort_key):
                         wrong.append(f"{path}:{line}: {rule}: {key}")
+        self.assertEqual([], wrong)
+
+    def test_targets_depend_on_what_they_include(self) -> None:
+        """Clang's include layering says the same, but of what it compiles: not of CUDA."""
+        exporters = {
+            f"{target.package}/{name.lstrip(':')}": target.label
+            for target in repository.targets()
+            for name in target.hdrs
+        }
+        self.assertTrue(exporters)
+        files = {path for path in repository.files() if not path.startswith("tests/neg/")}
+        wrong = []
+        for target in repository.targets():
+            own = [f"{target.package}/{n.lstrip(':')}" for n in (*target.srcs, *target.hdrs)]
+            for path in own:
+                includes = _INCLUDE.findall(repository.text(path)) if path in files else []
+                for name in includes:
+                    exporter = exporters.get(name)
+                    if name not in own and exporter and exporter not in target.deps:
+                        wrong.append(f"{target.label}: {path} includes {name} of {exporter}")
         self.assertEqual([], wrong)
 
     def test_every_source_has_a_target(self) -> None:
