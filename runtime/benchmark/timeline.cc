@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_format.h"
@@ -46,8 +47,8 @@ std::vector<ActivityTotal> TotalsByName(std::span<const DeviceActivity> activiti
   for (auto& [name, total] : by_name) {
     totals.push_back(std::move(total));
   }
-  std::stable_sort(totals.begin(), totals.end(), [](const auto& left, const auto& right) {
-    return left.nanoseconds > right.nanoseconds;
+  std::sort(totals.begin(), totals.end(), [](const auto& left, const auto& right) {
+    return std::tie(right.nanoseconds, left.name) < std::tie(left.nanoseconds, right.name);
   });
   return totals;
 }

@@ -8,6 +8,7 @@
 #include <random>
 #include <span>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "runtime/model/direct_model.h"
@@ -69,8 +70,9 @@ TEST(BatchTables, SegmentsHoldEveryPositionOnceInOrder) {
     const auto count = static_cast<int32_t>(batch.tokens.size());
     std::vector<int32_t> expected(count);
     std::iota(expected.begin(), expected.end(), 0);
-    std::stable_sort(expected.begin(), expected.end(),
-                     [&](int32_t a, int32_t b) { return batch.tokens[a] < batch.tokens[b]; });
+    std::sort(expected.begin(), expected.end(), [&](int32_t a, int32_t b) {
+      return std::tie(batch.tokens[a], a) < std::tie(batch.tokens[b], b);
+    });
     EXPECT_THAT(Span(tables->order, count), ElementsAreArray(expected));
 
     std::vector<int32_t> distinct = batch.tokens;

@@ -18,6 +18,7 @@
 #include "runtime/base/check.h"
 #include "runtime/config/model_config.h"
 #include "runtime/config/model_layout.h"
+#include "runtime/config/shapes.h"
 #include "runtime/kernels/attention_shape.h"
 #include "runtime/model/cuda_buffers.h"
 #include "runtime/model/cuda_templates.h"
@@ -48,23 +49,8 @@ void Check(const absl::Status& status) {
   }
 }
 
-ModelConfig QwenLayer() {
-  ModelConfig config;
-  config.architecture = "Qwen2ForCausalLM";
-  config.model_type = "qwen2";
-  config.vocab_size = 152064;
-  config.hidden_size = 3584;
-  config.mlp_width = 18944;
-  config.layer_count = 1;
-  config.head_count = 28;
-  config.kv_head_count = 4;
-  config.head_dim = 128;
-  config.max_positions = 32768;
-  config.norm_epsilon = 1e-6;
-  config.qkv_bias = true;
-  config.rope.theta = 1e6;
-  config.layer_uses_window.assign(1, false);
-  return config;
+ModelConfig OneLayer() {
+  return Resized(ShapeByName("qwen2.5-7b").value(), /*layers=*/1, /*width=*/1).value();
 }
 
 class DeviceMemory {
@@ -158,7 +144,7 @@ double Milliseconds(cudaStream_t stream, const std::function<absl::Status()>& ca
 class Bench {
  public:
   Bench(int64_t token_count, AttentionMode mode)
-      : config_(QwenLayer()),
+      : config_(OneLayer()),
         layout_(MakeModelLayout(config_)),
         shape_(MakeCudaShape(config_, ComputeDtype::kBfloat16, mode, token_count)),
         batch_(token_count, config_.vocab_size),
