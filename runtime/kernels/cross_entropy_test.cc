@@ -157,7 +157,8 @@ std::vector<float> LeadingElements(ComputeDtype dtype, const std::vector<float>&
   const int64_t width = static_cast<int64_t>(floats.size()) / rows;
   for (int64_t row = 0; row < rows; ++row) {
     std::vector<__nv_bfloat16> elements(width);
-    std::memcpy(elements.data(), &floats[row * width], width * sizeof(__nv_bfloat16));
+    std::memcpy(static_cast<void*>(elements.data()), &floats[row * width],
+                width * sizeof(__nv_bfloat16));
     for (const __nv_bfloat16 element : elements) {
       values.push_back(__bfloat162float(element));
     }
