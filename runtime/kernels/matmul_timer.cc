@@ -69,8 +69,9 @@ absl::StatusOr<std::unique_ptr<MatmulTimer>> MatmulTimer::Create(
     timer->size_bytes_ = std::max(timer->size_bytes_, Places(sample.problem).end);
   }
   void* memory = nullptr;
-  MT_RETURN_IF_ERROR(CudaStatus(cudaMalloc(&memory, timer->size_bytes_),
-                                "cudaMalloc of the matrix products to be timed"));
+  const cudaError_t allocated = cudaMalloc(&memory, timer->size_bytes_);
+  cudaGetLastError();  // else a later launch, whoever makes it, would report this
+  MT_RETURN_IF_ERROR(CudaStatus(allocated, "cudaMalloc of the matrix products to be timed"));
   timer->memory_ = static_cast<char*>(memory);
   return timer;
 }

@@ -71,6 +71,7 @@ TEST(MatmulTuner, RefusesWhatTheDeviceHasNoMemoryFor) {
   samples[0].problem.m = int64_t{1} << 31;
   samples[0].problem.ldc = samples[0].problem.ldd = samples[0].problem.m;
   EXPECT_EQ(MeasureMatmulChoices(samples).status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(cudaGetLastError(), cudaSuccess);
   EXPECT_TRUE(MeasureMatmulChoices(Samples(ComputeDtype::kBfloat16)).ok());
 }
 
