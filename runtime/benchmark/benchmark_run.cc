@@ -59,11 +59,9 @@ class BenchmarkRun {
   // From an idle pipeline to an idle one.
   absl::StatusOr<absl::Duration> Run(int64_t count) {
     const absl::Duration start = parts_.clock.MonotonicNow();
-    int64_t submitted = 0;
+    const int64_t first = next_step_;
     for (int64_t finished = 0; finished < count; ++finished) {
-      for (; submitted < std::min(count, finished + kStepsOnTheirWay); ++submitted) {
-        MT_RETURN_IF_ERROR(Submit());
-      }
+      MT_RETURN_IF_ERROR(SubmitUpTo(first + std::min(count, finished + kStepsOnTheirWay)));
       MT_ASSIGN_OR_RETURN(const StepResult result, session_.pipeline().WaitStep());
       if (!result.finite) {
         return absl::InternalError("a step of random weights was not finite");
@@ -77,6 +75,13 @@ class BenchmarkRun {
   double last_loss() const { return last_loss_; }
 
  private:
+  absl::Status SubmitUpTo(int64_t end) {
+    while (next_step_ < end) {
+      MT_RETURN_IF_ERROR(Submit());
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status Submit() {
     const StepBatch& step = steps_[next_step_++ % kDifferentSteps];
     StepInput input{.loss_token_count = step.loss_token_count,

@@ -27,7 +27,7 @@ struct AttentionShape {
   AttentionMode mode = AttentionMode::kFast;
 
   // Elements of one row of the fused buffer: query heads, key heads, value heads.
-  int64_t QkvWidth() const { return (int64_t{heads} + 2 * kv_heads) * head_dim; }
+  int64_t QkvWidth() const { return (heads + int64_t{2} * kv_heads) * head_dim; }
   int64_t OutWidth() const { return int64_t{heads} * head_dim; }
   int64_t KeyWidth() const { return int64_t{kv_heads} * head_dim; }
 };
