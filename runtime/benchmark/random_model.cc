@@ -45,14 +45,20 @@ bool IsNorm(TensorRole role) {
          role == TensorRole::kFinalNorm;
 }
 
+// The values of one tensor.
+struct Distribution {
+  const NormalTable& table;
+  uint64_t stream;
+  float mean;
+};
+
 // Elements [first, end) of a tensor whose planes start at `hi` and `lo`.
-void FillRange(const NormalTable& table, uint64_t stream, float mean, int64_t first, int64_t end,
-               uint16_t* hi, int16_t* lo) {
+void FillRange(const Distribution& values, int64_t first, int64_t end, uint16_t* hi, int16_t* lo) {
   constexpr int64_t kValuesPerHash = 4;
   for (int64_t i = first; i < end; i += kValuesPerHash) {
-    uint64_t bits = Hash(stream + static_cast<uint64_t>(i));
+    uint64_t bits = Hash(values.stream + static_cast<uint64_t>(i));
     for (int64_t j = i; j < std::min(i + kValuesPerHash, end); ++j, bits >>= 16) {
-      const SplitFloat weight = Split(mean + table[bits & 0xffff]);
+      const SplitFloat weight = Split(values.mean + values.table[bits & 0xffff]);
       hi[j] = weight.hi;
       lo[j] = weight.lo;
     }
@@ -70,12 +76,11 @@ void FillRandomWeights(const ModelLayout& layout, uint64_t seed, OptimizerPool& 
     for (const TensorLayout& tensor : layout.units[unit].tensors) {
       uint16_t* hi = store.hi(unit) + tensor.offset_elements;
       int16_t* lo = store.lo(unit) + tensor.offset_elements;
-      const float mean = IsNorm(tensor.role) ? 1.0f : 0.0f;
+      const Distribution values = {table, stream, IsNorm(tensor.role) ? 1.0f : 0.0f};
       const int64_t chunks = (tensor.element_count + kChunkElements - 1) / kChunkElements;
       pool.Run(chunks, [&](int64_t chunk) {
         const int64_t first = chunk * kChunkElements;
-        FillRange(table, stream, mean, first,
-                  std::min(first + kChunkElements, tensor.element_count), hi, lo);
+        FillRange(values, first, std::min(first + kChunkElements, tensor.element_count), hi, lo);
       });
       stream = Hash(stream);
     }
