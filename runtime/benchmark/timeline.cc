@@ -44,6 +44,7 @@ std::vector<ActivityTotal> TotalsByName(std::span<const DeviceActivity> activiti
     total.nanoseconds += activity.end_nanoseconds - activity.start_nanoseconds;
   }
   std::vector<ActivityTotal> totals;
+  totals.reserve(by_name.size());
   for (auto& [name, total] : by_name) {
     totals.push_back(std::move(total));
   }

@@ -66,6 +66,7 @@ absl::StatusOr<int64_t> Scaled(const char* what, int64_t count, double width) {
 
 std::vector<std::string> ShapeNames() {
   std::vector<std::string> names;
+  names.reserve(kShapes.size());
   for (const NamedShape& shape : kShapes) {
     names.emplace_back(shape.name);
   }
