@@ -4,7 +4,7 @@
 
 #include <cerrno>
 #include <cstddef>
-#include <cstring>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -31,8 +31,8 @@ absl::StatusOr<std::unique_ptr<DeviceBuffer>> MapBuffer(int64_t size_bytes) {
   void* data = mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
                     /*fd=*/-1, /*offset=*/0);
   if (data == MAP_FAILED) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("cannot map ", size_bytes, " bytes of device memory: ", std::strerror(errno)));
+    const std::string what = absl::StrCat("cannot map ", size_bytes, " bytes of device memory");
+    return absl::ResourceExhaustedError(absl::ErrnoToStatus(errno, what).message());
   }
   return std::make_unique<MappedBuffer>(data, size_bytes);
 }

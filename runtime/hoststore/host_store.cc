@@ -121,9 +121,11 @@ absl::StatusOr<HostStore::PopulateReport> HostStore::Populate(int threads,
                                                               const Progress& progress) {
   std::vector<PageArena*> arenas;
   std::vector<Access> accesses;
+  arenas.reserve(arenas_.size());
   for (const auto& arena : arenas_) {
     arenas.push_back(arena.get());
   }
+  accesses.reserve(unit_count());
   for (int unit = 0; unit < unit_count(); ++unit) {
     accesses.push_back(BeginAccess(unit));
   }

@@ -4,8 +4,8 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cinttypes>
 #include <cstdio>
-#include <cstring>
 #include <fstream>
 #include <string>
 #include <utility>
@@ -19,7 +19,7 @@ namespace {
 
 absl::Status NoRoom(int64_t size_bytes) {
   return absl::ResourceExhaustedError(
-      absl::StrCat("no room for ", size_bytes, " bytes: ", std::strerror(errno)));
+      absl::ErrnoToStatus(errno, absl::StrCat("no room for ", size_bytes, " bytes")).message());
 }
 
 // Writes to every page what is there already.
@@ -43,6 +43,7 @@ PageArena::PageArena(std::vector<Part> parts) : parts_(std::move(parts)) {
     memory_offsets_.push_back(owns(part) ? memory_bytes_ : memory_offsets_[shown]);
     memory_bytes_ += owns(part) ? parts_[part].size_bytes : 0;
   }
+  MT_CHECK(size_bytes_ > 0);
 }
 
 absl::StatusOr<std::unique_ptr<PageArena>> PageArena::Map(std::vector<Part> parts, int protection) {
@@ -121,11 +122,11 @@ int64_t PageArena::HugePageBytes() const {
   while (std::getline(maps, line)) {
     uintptr_t begin = 0;
     uintptr_t end = 0;
-    long long kilobytes = 0;
+    int64_t kilobytes = 0;
     if (std::sscanf(line.c_str(), "%lx-%lx ", &begin, &end) == 2) {
       here = first <= begin && begin < first + size_bytes_;
-    } else if (here && (std::sscanf(line.c_str(), "AnonHugePages: %lld", &kilobytes) == 1 ||
-                        std::sscanf(line.c_str(), "ShmemPmdMapped: %lld", &kilobytes) == 1)) {
+    } else if (here && (std::sscanf(line.c_str(), "AnonHugePages: %" SCNd64, &kilobytes) == 1 ||
+                        std::sscanf(line.c_str(), "ShmemPmdMapped: %" SCNd64, &kilobytes) == 1)) {
       huge_bytes += kilobytes << 10;
     }
   }

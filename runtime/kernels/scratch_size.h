@@ -22,7 +22,7 @@ inline int64_t BiasBackwardScratchBytes(int64_t rows, int64_t width) {
 }
 
 // The largest vocabulary at which the bf16 gradient of cross entropy may lie where the logits do.
-inline constexpr int64_t kMaxVocabInPlace = 2 * 163840;
+inline constexpr int64_t kMaxVocabInPlace = int64_t{2} * 163840;
 
 }  // namespace megatrain
 
