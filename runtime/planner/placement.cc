@@ -8,9 +8,13 @@
 namespace megatrain {
 namespace {
 
-// What micro-batches aim at when the job leaves them free: larger ones gain nothing on any GPU that
-// was measured, smaller ones only make products slower.
-constexpr std::array<int64_t, 5> kMicroBatchTokens = {16384, 8192, 4096, 2048, 1024};
+// What micro-batches aim at when the job leaves them free; smaller ones only make products slower.
+constexpr std::array<int64_t, 7> kMicroBatchTokens = {65536, 32768, 16384, 8192, 4096, 2048, 1024};
+
+// In layer-major order larger ones gain nothing on any GPU that was measured: weights cross the bus
+// once a pass anyway. In the other order each reads and writes all gradients once more: a 1.5B on an
+// H200 is 2.6 % faster at 65,536 tokens than at 16,384.
+constexpr int64_t kMostLayerMajorTokens = 16384;
 
 constexpr std::array kKeepLevels = {KeepLevel::kAll, KeepLevel::kProjections, KeepLevel::kAttention,
                                     KeepLevel::kNothing};
@@ -93,7 +97,7 @@ class Chooser {
       for (const MicroBatchOrder order :
            {MicroBatchOrder::kMicroBatchMajor, MicroBatchOrder::kLayerMajor}) {
         for (const bool resident : {true, false}) {
-          if (request_.order.value_or(order) == order &&
+          if (request_.order.value_or(order) == order && IsUseful(order, rows) &&
               request_.resident_weights.value_or(resident) == resident) {
             starts.push_back({.order = order,
                               .micro_batch_rows = rows,
@@ -105,6 +109,11 @@ class Chooser {
       }
     }
     return starts;
+  }
+
+  bool IsUseful(MicroBatchOrder order, int64_t rows) const {
+    return order == MicroBatchOrder::kMicroBatchMajor || request_.micro_batch_rows > 0 ||
+           rows == 1 || rows * request_.step.row_tokens <= kMostLayerMajorTokens;
   }
 
   // Descending, each once, such that a step's micro-batches are of one size but for the last.

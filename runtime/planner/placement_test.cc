@@ -130,8 +130,8 @@ TEST(PlacementTest, MoreMemoryIsNeverSlower) {
 
 TEST(PlacementTest, MicroBatchesAreOfOneSizeButForTheLast) {
   const Case shape("qwen2.5-1.5b");
-  const Placement placement = shape.Choose(Request(20, 1024, kLargeGpu)).value();
-  EXPECT_EQ(placement.micro_batch_rows, 10);  // not 16 and 4
+  const Placement placement = shape.Choose(Request(80, 1024, kLargeGpu)).value();
+  EXPECT_EQ(placement.micro_batch_rows, 40);  // not 64 and 16
 }
 
 TEST(PlacementTest, TheSmallestIsSmallerThanTheBest) {
@@ -151,6 +151,7 @@ TEST(StepPredictionTest, SevenBillionOnTheDeviceTakeAFewSeconds) {
   EXPECT_LT(resident.predicted_step_seconds, 4.8);
   request.device_state_units = 0;  // 7.6 billion updates at 3.4 a second, hardly hidden
   request.order = MicroBatchOrder::kMicroBatchMajor;
+  request.micro_batch_rows = 8;
   EXPECT_GT(shape.Choose(request)->predicted_step_seconds, 6);
 }
 

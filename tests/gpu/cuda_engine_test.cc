@@ -97,7 +97,10 @@ TEST_P(CudaEngineAgainstCpu, Bfloat16LossAndGradients) {
   const auto result = TrainToy(*cuda, steps, {});
   const auto wanted = TrainToy(*cpu, steps, {});
   EXPECT_NEAR(result[0].loss / wanted[0].loss, 1.0, 2e-3);
-  ExpectGradientsNear(*cuda, *cpu, 3e-2);
+  // Each is within 2.5e-2 of the exact gradient of the same weights (reference_test), on a GPU for
+  // its bf16 activations, so from one another within twice that; the bias of the keys, whose
+  // gradient is nearly nothing but what rounding leaves, comes to 4.5e-2.
+  ExpectGradientsNear(*cuda, *cpu, 5e-2);
 }
 
 INSTANTIATE_TEST_SUITE_P(
