@@ -12,8 +12,8 @@ namespace {
 constexpr std::array<int64_t, 7> kMicroBatchTokens = {65536, 32768, 16384, 8192, 4096, 2048, 1024};
 
 // In layer-major order larger ones gain nothing on any GPU that was measured: weights cross the bus
-// once a pass anyway. In the other order each reads and writes all gradients once more: a 1.5B on an
-// H200 is 2.6 % faster at 65,536 tokens than at 16,384.
+// once a pass anyway. In the other order each reads and writes all gradients once more: a 1.5B on
+// an H200 is 2.6 % faster at 65,536 tokens than at 16,384.
 constexpr int64_t kMostLayerMajorTokens = 16384;
 
 constexpr std::array kKeepLevels = {KeepLevel::kAll, KeepLevel::kProjections, KeepLevel::kAttention,

@@ -51,8 +51,8 @@ INSTANTIATE_TEST_SUITE_P(Families, CudaFloat32Reference,
 
 class CudaBfloat16Reference : public ::testing::TestWithParam<std::string> {};
 
-// On a GPU activations are bf16 too. Measured: 2.3e-2 at the bias of the keys and 2.03e-2 at a query
-// matrix of the toys, below 2e-2 at all other tensors.
+// On a GPU activations are bf16 too. Measured: 2.3e-2 at the bias of the keys and 2.03e-2 at a
+// query matrix of the toys, below 2e-2 at all other tensors.
 TEST_P(CudaBfloat16Reference, LossAndGradientsOfTheSameBfloat16Weights) {
   const auto reference = OpenCase(GetParam());
   ASSERT_NE(reference, nullptr);
