@@ -4,6 +4,7 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <cinttypes>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -101,9 +102,8 @@ absl::Status PrintProduct(const MatmulSample& sample, MatmulTimer& timer) {
                                  .rounds = static_cast<int>(0.3 / MatmulTimer::kTurnSeconds)};
   const MatmulProblem& problem = sample.problem;
   MT_ASSIGN_OR_RETURN(const std::vector<double> seconds, timer.Time(sample, kTiming));
-  std::printf("%-24s m %6lld n %6lld k %6lld beta %d |", sample.name.c_str(),
-              static_cast<long long>(problem.m), static_cast<long long>(problem.n),
-              static_cast<long long>(problem.k), static_cast<int>(sample.accumulates));
+  std::printf("%-24s m %6" PRId64 " n %6" PRId64 " k %6" PRId64 " beta %d |", sample.name.c_str(),
+              problem.m, problem.n, problem.k, static_cast<int>(sample.accumulates));
   for (const double each : seconds) {
     std::printf(" %4.0f", 2e-12 * static_cast<double>(problem.m) * static_cast<double>(problem.n) *
                               static_cast<double>(problem.k) / each);
@@ -115,8 +115,7 @@ absl::Status PrintProduct(const MatmulSample& sample, MatmulTimer& timer) {
 
 // The products of a micro-batch of documents of 1,024 tokens.
 absl::Status PrintProducts(const ModelConfig& config, int64_t tokens) {
-  std::printf("%lld tokens: TFLOP/s of the heuristic's first to eighth choice\n",
-              static_cast<long long>(tokens));
+  std::printf("%" PRId64 " tokens: TFLOP/s of the heuristic's first to eighth choice\n", tokens);
   const MicroBatchLimits limits{
       .tokens = tokens, .document_tokens = 1024, .documents = std::max<int64_t>(tokens / 1024, 1)};
   MT_ASSIGN_OR_RETURN(
@@ -174,9 +173,9 @@ absl::Status TimeAttention(const AttentionCase& work, const AttentionTensors& te
   MT_ASSIGN_OR_RETURN(const double backward,
                       Seconds([&] { return attention->Backward(tensors, batch, context); }, runs));
   const double flop = 2.0 * static_cast<double>(batch.tokens * work.length * shape.OutWidth());
-  std::printf("attention %-20s %lld x %lld | forward %6.1f backward %6.1f TFLOP/s\n", work.name,
-              static_cast<long long>(work.documents), static_cast<long long>(work.length),
-              1e-12 * flop / forward, 2.5e-12 * flop / backward);
+  std::printf("attention %-20s %" PRId64 " x %" PRId64 " | forward %6.1f backward %6.1f TFLOP/s\n",
+              work.name, int64_t{work.documents}, int64_t{work.length}, 1e-12 * flop / forward,
+              2.5e-12 * flop / backward);
   return absl::OkStatus();
 }
 

@@ -4,6 +4,7 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <cinttypes>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -38,14 +39,14 @@ constexpr float kGradientScale = 1e-3F;
 void Check(cudaError_t error) {
   if (error != cudaSuccess) {
     std::fprintf(stderr, "CUDA: %s\n", cudaGetErrorString(error));
-    std::exit(1);
+    std::abort();
   }
 }
 
 void Check(const absl::Status& status) {
   if (!status.ok()) {
     std::fprintf(stderr, "%s\n", status.ToString().c_str());
-    std::exit(1);
+    std::abort();
   }
 }
 
@@ -192,11 +193,10 @@ class Bench {
                                                      gradients.floats(), Whole())
                          : status;
     });
-    std::printf(
-        "layer, %lld tokens, keeps %s: forward %.3f ms, backward %.3f ms, %.0f model"
-        " TFLOP/s\n",
-        static_cast<long long>(tokens_), name, forward_ms, both_ms - forward_ms,
-        LayerFlops() / both_ms / 1e9);
+    std::printf("layer, %" PRId64
+                " tokens, keeps %s: forward %.3f ms, backward %.3f ms, %.0f model"
+                " TFLOP/s\n",
+                tokens_, name, forward_ms, both_ms - forward_ms, LayerFlops() / both_ms / 1e9);
   }
 
   void RunHead() {

@@ -16,7 +16,8 @@ namespace {
 
 // Runs the script beside this test; what it says goes to the test's log.
 void RunPython(const std::string& arguments) {
-  const char* packages = std::getenv("MEGATRAIN_DEPS");
+  const char* packages =
+      std::getenv("MEGATRAIN_DEPS");  // NOLINT(concurrency-mt-unsafe): nobody sets any
   ASSERT_NE(packages, nullptr) << "eval \"$(deploy/setup)\" first";
   const std::string command = std::string("PYTHONDONTWRITEBYTECODE=1 PYTHONPATH='") + packages +
                               "' /usr/bin/python3 runtime/model_io/python_interoperability.py " +

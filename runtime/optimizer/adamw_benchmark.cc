@@ -2,6 +2,7 @@
 // adamw_benchmark [million parameters [gradient bytes]].
 
 #include <algorithm>
+#include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -28,9 +29,8 @@ int Main(int argc, char** argv) {
       break;
     }
     const auto rate = (*measurement)->Measure(threads, absl::Seconds(2));
-    std::printf("%d threads, %lld parameters: %.3f Gparam/s, %.1f GB/s\n", threads,
-                static_cast<long long>(count), rate.parameters_per_second / 1e9,
-                rate.bytes_per_second / 1e9);
+    std::printf("%d threads, %" PRId64 " parameters: %.3f Gparam/s, %.1f GB/s\n", threads, count,
+                rate.parameters_per_second / 1e9, rate.bytes_per_second / 1e9);
   }
   return 0;
 }

@@ -292,7 +292,8 @@ class Simulation {
 
 // MEGATRAIN_SEED runs one seed alone, again.
 TEST(JobSimulationTest, NothingIsLostUnderFaults) {
-  const char* const chosen = std::getenv("MEGATRAIN_SEED");
+  const char* const chosen =
+      std::getenv("MEGATRAIN_SEED");  // NOLINT(concurrency-mt-unsafe): nobody sets any
   const int first = chosen == nullptr ? 0 : std::atoi(chosen);
   const int last = chosen == nullptr ? kSeeds : first + 1;
   for (int seed = first; seed < last; ++seed) {

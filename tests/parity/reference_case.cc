@@ -20,7 +20,8 @@ absl::StatusOr<nlohmann::json> ReadJson(const std::string& path, FileSystem& fil
 }  // namespace
 
 bool RunPython(const std::string& script_and_arguments) {
-  const char* packages = std::getenv("MEGATRAIN_DEPS");
+  const char* packages =
+      std::getenv("MEGATRAIN_DEPS");  // NOLINT(concurrency-mt-unsafe): nobody sets any
   if (packages == nullptr) {
     return false;
   }

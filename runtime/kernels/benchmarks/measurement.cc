@@ -13,7 +13,7 @@ namespace megatrain {
 void Check(const absl::Status& status) {
   if (!status.ok()) {
     std::fprintf(stderr, "%s\n", std::string(status.message()).c_str());
-    std::exit(1);
+    std::abort();
   }
 }
 
