@@ -17,6 +17,7 @@ class Carver {
         base_(RoundUp(static_cast<int64_t>(reinterpret_cast<uintptr_t>(base)))) {}
 
   void* Take(int64_t size_bytes) {
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): without a base there is no object to point into
     void* const piece = reinterpret_cast<void*>(base_ + next_);
     next_ += RoundUp(size_bytes);
     most_ = std::max(most_, next_);

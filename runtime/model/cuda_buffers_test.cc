@@ -27,6 +27,12 @@ CudaShape ShapeOf(const ModelConfig& config, ComputeDtype dtype, int64_t tokens)
   return MakeCudaShape(config, dtype, AttentionMode::kFast, tokens);
 }
 
+// 2^bits + offset.
+void* Address(int bits, int offset) {
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): never read or written
+  return reinterpret_cast<void*>((uintptr_t{1} << bits) + static_cast<uintptr_t>(offset));
+}
+
 // Memory of one buffer.
 struct Piece {
   const void* data;
@@ -62,8 +68,8 @@ TEST_P(LayerBuffersTest, WhatLivesTogetherLiesApartAndWithinItsMemory) {
   const CudaShape shape = ShapeOf(config, GetParam(), tokens);
   const int64_t row = tokens * SizeBytes(GetParam());
   // Addresses alone: nothing is read or written. Aligned as little as the contract allows.
-  void* const workspace = reinterpret_cast<void*>(uintptr_t{1} << 40 | 64);
-  void* const kept = reinterpret_cast<void*>(uintptr_t{1} << 44 | 192);
+  void* const workspace = Address(40, 64);
+  void* const kept = Address(44, 192);
   for (const KeepLevel level : kLevels) {
     const LayerBuffers b = PlaceLayer(shape, tokens, {.level = level, .data = kept}, workspace);
     const std::vector<Piece> both = {
@@ -110,7 +116,7 @@ TEST_P(LayerBuffersTest, HeadBuffersLieApart) {
   const ModelConfig config = SevenBillion();
   const int64_t rows = 5000;
   const CudaShape shape = ShapeOf(config, GetParam(), rows);
-  void* const workspace = reinterpret_cast<void*>(uintptr_t{1} << 40 | 128);
+  void* const workspace = Address(40, 128);
   const HeadBuffers b = PlaceHead(shape, rows, workspace);
   EXPECT_EQ(b.chunk_rows, 4096);
   const int64_t matrix = rows * 3584 * SizeBytes(GetParam());
