@@ -213,12 +213,9 @@ class CudaTemplates final : public ModelTemplates {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<ModelTemplates>> MakeCudaTemplates(const ModelConfig& config,
-                                                                  const ModelLayout& layout,
-                                                                  ComputeDtype dtype,
-                                                                  AttentionMode attention,
-                                                                  const MicroBatchLimits& limits,
-                                                                  MatmulChoices choices) {
+absl::StatusOr<std::unique_ptr<ModelTemplates>> MakeCudaTemplates(
+    const ModelConfig& config, const ModelLayout& layout, ComputeDtype dtype,
+    AttentionMode attention, const MicroBatchLimits& limits, MatmulChoices choices) {
   MT_RETURN_IF_ERROR(CheckCudaTrainable(config));
   MT_CHECK(layout.layer_count() == config.layer_count);
   MT_CHECK(LiesFused(layout.units[1]));

@@ -19,12 +19,9 @@ namespace megatrain {
 // Device memory of their own: the rotary table alone. Equal inputs and `choices` give equal bits,
 // with AttentionMode::kDeterministic in all they compute. UNIMPLEMENTED where CheckCudaTrainable
 // says so.
-absl::StatusOr<std::unique_ptr<ModelTemplates>> MakeCudaTemplates(const ModelConfig& config,
-                                                                  const ModelLayout& layout,
-                                                                  ComputeDtype dtype,
-                                                                  AttentionMode attention,
-                                                                  const MicroBatchLimits& limits,
-                                                                  MatmulChoices choices = {});
+absl::StatusOr<std::unique_ptr<ModelTemplates>> MakeCudaTemplates(
+    const ModelConfig& config, const ModelLayout& layout, ComputeDtype dtype,
+    AttentionMode attention, const MicroBatchLimits& limits, MatmulChoices choices = {});
 
 }  // namespace megatrain
 

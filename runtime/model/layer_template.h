@@ -106,7 +106,7 @@ class ModelTemplates {
     int unit;
     const void* weights;
     const void* input;
-    Kept kept;  // forward writes it, backward reads it
+    Kept kept;                          // forward writes it, backward reads it
     bool overwrites_gradients = false;  // backward, see writes_first_gradients
   };
 
