@@ -63,8 +63,10 @@ std::vector<int64_t> GradientSlotElements(const ModelLayout& layout, const Sched
 }
 
 // All but hi, which with bf16 compute is the weight slot.
-DeviceState TakeState(int64_t elements, DeviceBytes& bytes, Cursor& cursor) {
-  return {.hi = {},
+DeviceState TakeState(const DeviceRegion& weights, int64_t elements, DeviceBytes& bytes,
+                      Cursor& cursor) {
+  return {.weights = weights,
+          .hi = {},
           .lo = cursor.Take(elements * kHalfBytes, bytes.states),
           .moment1 = cursor.Take(elements * kFloatBytes, bytes.states),
           .moment2 = cursor.Take(elements * kFloatBytes, bytes.states)};
@@ -116,9 +118,9 @@ DeviceMemoryMap MapDeviceMemory(const ModelLayout& layout, const PipelineOptions
     DeviceState& state = map.states.emplace_back();
     if (shape.on_device(unit)) {
       const int64_t elements = layout.units[unit].element_count;
-      state = TakeState(elements, map.bytes, cursor);
+      state = TakeState(map.weight_slots[shape.OwnWeightSlot(unit)], elements, map.bytes, cursor);
       state.hi = options.compute_dtype == ComputeDtype::kBfloat16
-                     ? map.weight_slots[shape.OwnWeightSlot(unit)]
+                     ? state.weights
                      : cursor.Take(elements * kHalfBytes, map.bytes.states);
     }
   }

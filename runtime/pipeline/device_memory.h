@@ -34,7 +34,8 @@ inline constexpr int64_t kDeviceAlignmentBytes = 256;
 
 // Of a unit whose state is on the device; empty regions for all others.
 struct DeviceState {
-  DeviceRegion hi;  // with bf16 compute it is the weight slot
+  DeviceRegion weights;  // its weight slot
+  DeviceRegion hi;       // with bf16 compute the same
   DeviceRegion lo;
   DeviceRegion moment1;
   DeviceRegion moment2;

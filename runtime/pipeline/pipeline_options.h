@@ -33,6 +33,7 @@ struct PipelineOptions {
   // costs little.
   bool poisons_freed_slots = true;
 
+  bool on_device(int unit) const { return !state_on_device.empty() && state_on_device[unit]; }
   KeepLevel keep_of(int unit) const { return keep.empty() ? KeepLevel::kNothing : keep[unit]; }
 };
 

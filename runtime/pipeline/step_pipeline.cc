@@ -131,9 +131,8 @@ Work StepPipeline::StateTransfer(bool to_device) {
         launcher.CopyToHost(host, device, size_bytes);
       }
     };
-    const ScheduleShape shape = MakeScheduleShape(state_.layout, state_.options, 1, false);
-    for (int unit = 0; unit < shape.unit_count(); ++unit) {
-      if (!shape.on_device(unit)) {
+    for (int unit = 0; unit <= state_.layout.head_unit(); ++unit) {
+      if (!state_.options.on_device(unit)) {
         continue;
       }
       const DeviceState& state = state_.map.states[unit];
@@ -143,24 +142,12 @@ Work StepPipeline::StateTransfer(bool to_device) {
       copy(state.lo, state_.store.lo(unit), count * static_cast<int64_t>(sizeof(int16_t)));
       copy(state.moment1, state_.store.moment1(unit), count * static_cast<int64_t>(sizeof(float)));
       copy(state.moment2, state_.store.moment2(unit), count * static_cast<int64_t>(sizeof(float)));
-      if (to_device && state_.options.compute_dtype == ComputeDtype::kFloat32) {
-        MT_RETURN_IF_ERROR(JoinWeights(unit, launcher));
+      if (to_device) {
+        MT_RETURN_IF_ERROR(JoinDeviceWeights(state_, unit, launcher));
       }
     }
     return absl::OkStatus();
   };
-}
-
-// The fp32 weights that the templates read, from the halves of a unit on the device.
-absl::Status StepPipeline::JoinWeights(int unit, Launcher& launcher) {
-  const ScheduleShape shape = MakeScheduleShape(state_.layout, state_.options, 1, false);
-  const DeviceRegion& slot = state_.map.weight_slots[shape.OwnWeightSlot(unit)];
-  const DeviceState& state = state_.map.states[unit];
-  return state_.math.JoinFloats(
-      reinterpret_cast<const uint16_t*>(state_.device + state.hi.offset_bytes),
-      reinterpret_cast<const int16_t*>(state_.device + state.lo.offset_bytes),
-      reinterpret_cast<float*>(state_.device + slot.offset_bytes),
-      state_.layout.units[unit].element_count, launcher);
 }
 
 std::array<StreamFigures, kStreamCount> StepPipeline::Figures() const {

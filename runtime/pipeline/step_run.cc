@@ -19,6 +19,18 @@ int64_t RoundUpTokens(int64_t tokens) {
 
 }  // namespace
 
+absl::Status JoinDeviceWeights(PipelineState& pipeline, int unit, Launcher& launcher) {
+  if (pipeline.options.compute_dtype == ComputeDtype::kBfloat16) {
+    return absl::OkStatus();
+  }
+  const DeviceState& state = pipeline.map.states[unit];
+  return pipeline.math.JoinFloats(
+      reinterpret_cast<const uint16_t*>(pipeline.device + state.hi.offset_bytes),
+      reinterpret_cast<const int16_t*>(pipeline.device + state.lo.offset_bytes),
+      reinterpret_cast<float*>(pipeline.device + state.weights.offset_bytes),
+      pipeline.layout.units[unit].element_count, launcher);
+}
+
 StepRun::StepRun(PipelineState& state, StepInput input, bool forward_only,
                  std::unique_ptr<Event> result_known)
     : state_(state),
@@ -162,9 +174,8 @@ absl::Status StepRun::FinalizeGradients(const Operation& operation, Launcher& la
                                                 unit.tensors[i].element_count, squares + i,
                                                 At(state_.map.sum_scratch), launcher));
   }
-  const bool on_device =
-      !state_.options.state_on_device.empty() && state_.options.state_on_device[operation.unit];
-  if (!on_device && state_.store.gradient_bytes() == SizeBytes(ComputeDtype::kBfloat16)) {
+  if (!state_.options.on_device(operation.unit) &&
+      state_.store.gradient_bytes() == SizeBytes(ComputeDtype::kBfloat16)) {
     return state_.math.RoundToBfloat16InPlace(gradients, unit.element_count, launcher);
   }
   return absl::OkStatus();
@@ -227,12 +238,7 @@ absl::Status StepRun::UpdateOnDevice(const Operation& operation, Launcher& launc
          .rounds_gradient = state_.store.gradient_bytes() == SizeBytes(ComputeDtype::kBfloat16)},
         tensor.decays ? decaying : plain, launcher));
   }
-  if (state_.options.compute_dtype == ComputeDtype::kBfloat16) {
-    return absl::OkStatus();  // hi is what the templates read
-  }
-  std::byte* slot = At(state_.map.weight_slots[operation.weight_slot]);
-  return state_.math.JoinFloats(hi, lo, reinterpret_cast<float*>(slot), unit.element_count,
-                                launcher);
+  return JoinDeviceWeights(state_, operation.unit, launcher);
 }
 
 void StepRun::ClearGradients(const Operation& operation, Launcher& launcher) {

@@ -37,6 +37,10 @@ struct PipelineState {
   int64_t update_count = 0;           // steps that updated; the optimizer stream's own
 };
 
+// Makes the weights that the templates read of a unit whose state is on the device, after its
+// halves changed. With bf16 compute the upper half is what they read, and nothing is to be done.
+absl::Status JoinDeviceWeights(PipelineState& pipeline, int unit, Launcher& launcher);
+
 // One step, or one evaluation, on its way through a schedule. Made for the micro-batches of
 // `input`; `state` outlives it, and so does what the micro-batches view.
 class StepRun final : public OperationRunner {
