@@ -10,6 +10,7 @@
 #include "runtime/hoststore/split_float.h"
 #include "runtime/kernels/device_array_for_test.h"
 #include "runtime/optimizer/adamw.h"
+#include "runtime/optimizer/random_finite_for_test.h"
 
 namespace megatrain {
 namespace {
@@ -20,23 +21,6 @@ constexpr AdamWStep kSteps[] = {
     {.learning_rate = 2e-5, .weight_decay = 0.0, .step = 2, .gradient_scale = 1.0},
     {.learning_rate = 0.5, .epsilon = 1e-3, .weight_decay = 0.9, .step = 1000, .gradient_scale = 3},
 };
-
-// Finite and below 2^60, so that no square overflows what an update keeps: of all magnitudes, with
-// subnormals, zeros and values near one among them.
-float RandomFinite(std::mt19937& random, bool positive) {
-  const uint32_t kind = random() >> 28;
-  uint32_t bits = random();
-  if (kind == 0) {
-    bits &= 0x807fffff;  // subnormal
-  } else if (kind == 1) {
-    bits &= 0x80000000;  // zero
-  } else if (kind < 6) {
-    bits = (bits & 0x807fffff) | (122 + kind) << 23;
-  } else if ((bits >> 23 & 0xff) >= 127 + 60) {
-    bits &= 0xbfffffff;
-  }
-  return std::bit_cast<float>(positive ? bits & 0x7fffffff : bits);
-}
 
 struct State {
   State(size_t count, uint32_t seed)

@@ -1,7 +1,6 @@
 #include "runtime/optimizer/adamw.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -12,6 +11,7 @@
 #include "gtest/gtest.h"
 #include "hwy/highway.h"
 #include "runtime/hoststore/split_float.h"
+#include "runtime/optimizer/random_finite_for_test.h"
 
 namespace megatrain {
 namespace {
@@ -54,7 +54,7 @@ class Xorshift {
  public:
   explicit Xorshift(uint32_t seed) : state_(seed * 2654435761u + 1u) {}
 
-  uint32_t Next() {
+  uint32_t operator()() {
     state_ ^= state_ << 13;
     state_ ^= state_ >> 17;
     state_ ^= state_ << 5;
@@ -64,23 +64,6 @@ class Xorshift {
  private:
   uint32_t state_;
 };
-
-// Finite and below 2^60, so that no square overflows what an update keeps: of all magnitudes, with
-// subnormals, zeros and values near one among them.
-float RandomFinite(Xorshift& random, bool positive) {
-  const uint32_t kind = random.Next() >> 28;
-  uint32_t bits = random.Next();
-  if (kind == 0) {
-    bits &= 0x807fffff;  // subnormal
-  } else if (kind == 1) {
-    bits &= 0x80000000;  // zero
-  } else if (kind < 6) {
-    bits = (bits & 0x807fffff) | (122 + kind) << 23;
-  } else if ((bits >> 23 & 0xff) >= 127 + 60) {
-    bits &= 0xbfffffff;
-  }
-  return std::bit_cast<float>(positive ? bits & 0x7fffffff : bits);
-}
 
 State RandomState(int seed, size_t count) {
   Xorshift random(static_cast<uint32_t>(seed));
