@@ -83,18 +83,13 @@ absl::Status CudaLayer::BackwardMlp(void* hidden_gradient, const LayerGradients&
   MT_RETURN_IF_ERROR(AddWeightGradient(y_gradient, activated, gradients.down));
   MT_RETURN_IF_ERROR(
       MultiplyBack(gate_up, input_.weights.gate_up, Rows(buffers_.mlp_normed_gradient, width_)));
-  MT_RETURN_IF_ERROR(LaunchRmsNormBackward({.x = buffers_.middle,
-                                            .weight = input_.weights.mlp_norm,
-                                            .inverse_rms = buffers_.mlp_rms,
-                                            .normed_gradient = buffers_.mlp_normed_gradient,
-                                            .x_gradient = hidden_gradient,
-                                            .normed = buffers_.mlp_normed,
-                                            .weight_gradient = gradients.mlp_norm,
-                                            .scratch = buffers_.scratch,
-                                            .rows = tokens_,
-                                            .width = width_,
-                                            .dtype = dtype_},
-                                           stream_));
+  MT_RETURN_IF_ERROR(BackwardNorm({.x = buffers_.middle,
+                                   .weight = input_.weights.mlp_norm,
+                                   .inverse_rms = buffers_.mlp_rms,
+                                   .normed_gradient = buffers_.mlp_normed_gradient,
+                                   .normed = buffers_.mlp_normed,
+                                   .weight_gradient = gradients.mlp_norm},
+                                  hidden_gradient));
   return AddWeightGradient(gate_up, Rows(buffers_.mlp_normed, width_), gradients.gate_up);
 }
 
@@ -120,19 +115,23 @@ absl::Status CudaLayer::BackwardAttention(void* hidden_gradient, const LayerGrad
   }
   MT_RETURN_IF_ERROR(MultiplyBack(qkv_gradient, input_.weights.qkv,
                                   Rows(buffers_.attention_normed_gradient, width_)));
-  MT_RETURN_IF_ERROR(LaunchRmsNormBackward({.x = input_.hidden,
-                                            .weight = input_.weights.attention_norm,
-                                            .inverse_rms = buffers_.attention_rms,
-                                            .normed_gradient = buffers_.attention_normed_gradient,
-                                            .x_gradient = hidden_gradient,
-                                            .normed = buffers_.attention_normed,
-                                            .weight_gradient = gradients.attention_norm,
-                                            .scratch = buffers_.scratch,
-                                            .rows = tokens_,
-                                            .width = width_,
-                                            .dtype = dtype_},
-                                           stream_));
+  MT_RETURN_IF_ERROR(BackwardNorm({.x = input_.hidden,
+                                   .weight = input_.weights.attention_norm,
+                                   .inverse_rms = buffers_.attention_rms,
+                                   .normed_gradient = buffers_.attention_normed_gradient,
+                                   .normed = buffers_.attention_normed,
+                                   .weight_gradient = gradients.attention_norm},
+                                  hidden_gradient));
   return AddWeightGradient(qkv_gradient, Rows(buffers_.attention_normed, width_), gradients.qkv);
+}
+
+absl::Status CudaLayer::BackwardNorm(RmsNormBackward norm, void* hidden_gradient) {
+  norm.x_gradient = hidden_gradient;
+  norm.scratch = buffers_.scratch;
+  norm.rows = tokens_;
+  norm.width = width_;
+  norm.dtype = dtype_;
+  return LaunchRmsNormBackward(norm, stream_);
 }
 
 absl::Status CudaLayer::Norm(const void* x, const void* weight, void* normed, float* inverse_rms) {

@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "runtime/kernels/matmul.h"
 #include "runtime/kernels/packed_attention_interface.h"
+#include "runtime/kernels/rms_norm.h"
 #include "runtime/kernels/rope.h"
 #include "runtime/model/cuda_buffers.h"
 #include "runtime/model/cuda_model.h"
@@ -52,6 +53,8 @@ class CudaLayer {
   absl::Status BackwardMlp(void* hidden_gradient, const LayerGradients& gradients);
   absl::Status BackwardAttention(void* hidden_gradient, const LayerGradients& gradients);
 
+  // `norm` names the tensors; its gradient is added to `hidden_gradient`.
+  absl::Status BackwardNorm(RmsNormBackward norm, void* hidden_gradient);
   absl::Status Norm(const void* x, const void* weight, void* normed, float* inverse_rms);
 
   // Tokens' rows of a dense activation.
