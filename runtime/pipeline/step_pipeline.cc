@@ -123,31 +123,32 @@ absl::Status StepPipeline::Drain() {
 
 Work StepPipeline::StateTransfer(bool to_device) {
   return [this, to_device](Launcher& launcher) {
-    const auto copy = [&](const DeviceRegion& region, void* host, int64_t size_bytes) {
-      std::byte* device = state_.device + region.offset_bytes;
-      if (to_device) {
-        launcher.CopyToDevice(device, host, size_bytes);
-      } else {
-        launcher.CopyToHost(host, device, size_bytes);
-      }
-    };
     for (int unit = 0; unit <= state_.layout.head_unit(); ++unit) {
-      if (!state_.options.on_device(unit)) {
-        continue;
-      }
-      const DeviceState& state = state_.map.states[unit];
-      const int64_t count = state_.layout.units[unit].element_count;
-      const HostStore::Access access = state_.store.BeginAccess(unit);
-      copy(state.hi, state_.store.hi(unit), count * static_cast<int64_t>(sizeof(uint16_t)));
-      copy(state.lo, state_.store.lo(unit), count * static_cast<int64_t>(sizeof(int16_t)));
-      copy(state.moment1, state_.store.moment1(unit), count * static_cast<int64_t>(sizeof(float)));
-      copy(state.moment2, state_.store.moment2(unit), count * static_cast<int64_t>(sizeof(float)));
-      if (to_device) {
-        MT_RETURN_IF_ERROR(JoinDeviceWeights(state_, unit, launcher));
+      if (state_.options.on_device(unit)) {
+        MT_RETURN_IF_ERROR(TransferState(unit, to_device, launcher));
       }
     }
     return absl::OkStatus();
   };
+}
+
+absl::Status StepPipeline::TransferState(int unit, bool to_device, Launcher& launcher) {
+  const auto copy = [&](const DeviceRegion& region, void* host, int64_t size_bytes) {
+    std::byte* device = state_.device + region.offset_bytes;
+    if (to_device) {
+      launcher.CopyToDevice(device, host, size_bytes);
+    } else {
+      launcher.CopyToHost(host, device, size_bytes);
+    }
+  };
+  const DeviceState& state = state_.map.states[unit];
+  const int64_t count = state_.layout.units[unit].element_count;
+  const HostStore::Access access = state_.store.BeginAccess(unit);
+  copy(state.hi, state_.store.hi(unit), count * static_cast<int64_t>(sizeof(uint16_t)));
+  copy(state.lo, state_.store.lo(unit), count * static_cast<int64_t>(sizeof(int16_t)));
+  copy(state.moment1, state_.store.moment1(unit), count * static_cast<int64_t>(sizeof(float)));
+  copy(state.moment2, state_.store.moment2(unit), count * static_cast<int64_t>(sizeof(float)));
+  return to_device ? JoinDeviceWeights(state_, unit, launcher) : absl::OkStatus();
 }
 
 std::array<StreamFigures, kStreamCount> StepPipeline::Figures() const {

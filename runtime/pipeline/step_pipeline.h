@@ -90,6 +90,7 @@ class StepPipeline {
   absl::Status Allocate();
   // Work that copies the state of every unit on the device there, or back to the store.
   Work StateTransfer(bool to_device);
+  absl::Status TransferState(int unit, bool to_device, Launcher& launcher);
   absl::Status CheckMicroBatches(std::span<const MicroBatch> micro_batches) const;
   absl::Status PrepareMicroBatches(std::span<const MicroBatch> micro_batches);
   absl::StatusOr<const Schedule*> ScheduleFor(int micro_batch_count, bool forward_only);
