@@ -48,7 +48,9 @@ absl::StatusOr<std::unique_ptr<StepPipeline>> StepPipeline::Create(const Parts& 
   MT_RETURN_IF_ERROR(CheckTemplates(parts.templates, options));
   MT_RETURN_IF_ERROR(pipeline->Allocate());
   pipeline->executor_.Enqueue(StreamKind::kHostToDevice,
-                              pipeline->StateTransfer(/*to_device=*/true));
+                              [&pipeline = *pipeline](Launcher& launcher) {
+                                return pipeline.TransferStates(/*to_device=*/true, launcher);
+                              });
   MT_RETURN_IF_ERROR(parts.device.Drain());
   return pipeline;
 }
@@ -117,19 +119,19 @@ absl::Status StepPipeline::WaitForUpdates() { return device_.Drain(); }
 
 absl::Status StepPipeline::Drain() {
   MT_RETURN_IF_ERROR(WaitForUpdates());
-  executor_.Enqueue(StreamKind::kDeviceToHost, StateTransfer(/*to_device=*/false));
+  executor_.Enqueue(StreamKind::kDeviceToHost, [this](Launcher& launcher) {
+    return TransferStates(/*to_device=*/false, launcher);
+  });
   return device_.Drain();
 }
 
-Work StepPipeline::StateTransfer(bool to_device) {
-  return [this, to_device](Launcher& launcher) {
-    for (int unit = 0; unit <= state_.layout.head_unit(); ++unit) {
-      if (state_.options.on_device(unit)) {
-        MT_RETURN_IF_ERROR(TransferState(unit, to_device, launcher));
-      }
+absl::Status StepPipeline::TransferStates(bool to_device, Launcher& launcher) {
+  for (int unit = 0; unit <= state_.layout.head_unit(); ++unit) {
+    if (state_.options.on_device(unit)) {
+      MT_RETURN_IF_ERROR(TransferState(unit, to_device, launcher));
     }
-    return absl::OkStatus();
-  };
+  }
+  return absl::OkStatus();
 }
 
 absl::Status StepPipeline::TransferState(int unit, bool to_device, Launcher& launcher) {

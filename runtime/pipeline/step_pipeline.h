@@ -88,8 +88,8 @@ class StepPipeline {
   StepPipeline(const Parts& parts, const ModelLayout& layout, const PipelineOptions& options);
 
   absl::Status Allocate();
-  // Work that copies the state of every unit on the device there, or back to the store.
-  Work StateTransfer(bool to_device);
+  // Copies the state of every unit on the device there, or back to the store.
+  absl::Status TransferStates(bool to_device, Launcher& launcher);
   absl::Status TransferState(int unit, bool to_device, Launcher& launcher);
   absl::Status CheckMicroBatches(std::span<const MicroBatch> micro_batches) const;
   absl::Status PrepareMicroBatches(std::span<const MicroBatch> micro_batches);
