@@ -127,9 +127,10 @@ absl::Status StepPipeline::Drain() {
 
 absl::Status StepPipeline::TransferStates(bool to_device, Launcher& launcher) {
   for (int unit = 0; unit <= state_.layout.head_unit(); ++unit) {
-    if (state_.options.on_device(unit)) {
-      MT_RETURN_IF_ERROR(TransferState(unit, to_device, launcher));
+    if (!state_.options.on_device(unit)) {
+      continue;
     }
+    MT_RETURN_IF_ERROR(TransferState(unit, to_device, launcher));
   }
   return absl::OkStatus();
 }
