@@ -18,6 +18,16 @@ struct PipelineOptions {
   bool resident_weights = false;      // a slot for every layer; each crosses the bus once a step
   std::vector<bool> state_on_device;  // by unit, see ScheduleShape; empty: none
   std::vector<KeepLevel> keep;        // by unit, of which layers count; empty: nothing is kept
+
+  // Layer-major order alone: what a layer leaves in forward for its backward may go to pinned host
+  // memory and come back through slots of the device, of which each holds the most that one
+  // micro-batch of one layer leaves there. Both by unit, of which layers count; empty: none.
+  // Forward writes d2h, T d (boundary) or T KeptTokenBytes(keep) (kept) a layer; backward reads the
+  // same from h2d beside the weights. Bytes are MapDeviceMemory's: `host_parts` and `stash_slots`.
+  std::vector<bool> boundary_on_host;  // the layer's input; backward always needs it
+  std::vector<bool> kept_on_host;      // what keep_of(layer) keeps
+  int stash_slot_count = 3;            // 2 copy one while another is used; more take up the jitter
+
   ComputeDtype compute_dtype = ComputeDtype::kFloat32;
   int64_t max_micro_batch_tokens = 0;
   int64_t max_step_tokens = 0;  // of all micro-batches of a step
@@ -34,6 +44,15 @@ struct PipelineOptions {
   bool poisons_freed_slots = true;
 
   bool on_device(int unit) const { return !state_on_device.empty() && state_on_device[unit]; }
+  bool stashes_boundary(int unit) const {
+    return !boundary_on_host.empty() && boundary_on_host[unit];
+  }
+  bool stashes_kept(int unit) const {
+    return !kept_on_host.empty() && kept_on_host[unit] && kept_bytes_of(unit) > 0;
+  }
+  int64_t kept_bytes_of(int unit) const {
+    return kept_token_bytes[static_cast<int>(keep_of(unit))];
+  }
   KeepLevel keep_of(int unit) const { return keep.empty() ? KeepLevel::kNothing : keep[unit]; }
 };
 
