@@ -307,6 +307,10 @@ void JobController::TakeEngineEvent(const engine::v1::RunJobEvent& event, absl::
     case engine::v1::RunJobEvent::kFailed:
       TakeRunEnd(event.failed(), /*engine_died=*/false, now);
       return;
+    case engine::v1::RunJobEvent::kCheckpoint:
+    case engine::v1::RunJobEvent::kCheckpointFailed:
+    case engine::v1::RunJobEvent::kEvaluation:
+    case engine::v1::RunJobEvent::kPaused:
     case engine::v1::RunJobEvent::KIND_NOT_SET:
       return;
   }

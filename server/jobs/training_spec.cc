@@ -51,6 +51,13 @@ void FillTrain(v1::TrainOptions& train, const SpecDefaults& defaults) {
   FillOptimizer(*train.mutable_optimizer());
 }
 
+void FillCheckpoint(v1::CheckpointOptions& checkpoint) {
+  if (!checkpoint.has_every_minutes()) {
+    checkpoint.set_every_minutes(checkpoint.every_steps() == 0 ? 30 : 0);
+  }
+  checkpoint.set_keep_last(checkpoint.keep_last() == 0 ? 2 : checkpoint.keep_last());
+}
+
 void FillDefaults(v1::TrainingSpec& spec, const SpecDefaults& defaults) {
   FillTrain(*spec.mutable_train(), defaults);
   if (spec.output().empty()) {
@@ -62,6 +69,7 @@ void FillDefaults(v1::TrainingSpec& spec, const SpecDefaults& defaults) {
   if (spec.retry().max_attempts() == 0) {
     spec.mutable_retry()->set_max_attempts(3);
   }
+  FillCheckpoint(*spec.mutable_checkpoint());
 }
 
 // Collects violations of fields below one path.
@@ -175,6 +183,33 @@ void CheckPlacement(const v1::PlacementOptions& placement, Checker check) {
   check.Range("weight_slot_count", placement.weight_slot_count(), 0, kMaxWeightSlots);
 }
 
+void CheckCheckpoint(const v1::CheckpointOptions& checkpoint, Checker check) {
+  check.Range("every_steps", checkpoint.every_steps(), 0, kMaxCount);
+  check.Range("every_minutes", checkpoint.every_minutes(), 0, kMaxCount);
+  check.Range("keep_last", checkpoint.keep_last(), 1, kMaxCount);
+}
+
+void CheckEvaluation(const v1::EvaluationOptions& evaluation, Checker check) {
+  check.Real("split", evaluation.split(), 0, 1, /*closed=*/false);
+  check.Range("every_steps", evaluation.every_steps(), 0, kMaxCount);
+  check.Range("early_stopping_patience", evaluation.early_stopping_patience(), 0, kMaxCount);
+  check.Real("early_stopping_min_delta", evaluation.early_stopping_min_delta(), 0, HUGE_VAL,
+             /*closed=*/false);
+  const bool has_rows = evaluation.split() > 0 || !evaluation.dataset().empty();
+  if (!evaluation.dataset().empty()) {
+    check.Name("dataset", evaluation.dataset(), {"datasets/*"});
+    if (evaluation.split() > 0) {
+      check.Add("dataset", "is set and split too: set one of them");
+    }
+  }
+  if (!has_rows && evaluation.every_steps() > 0) {
+    check.Add("every_steps", "needs rows to evaluate: set split or dataset");
+  }
+  if (evaluation.early_stopping_patience() > 0 && evaluation.every_steps() == 0) {
+    check.Add("early_stopping_patience", "needs evaluations: set every_steps");
+  }
+}
+
 }  // namespace
 
 std::vector<FieldViolation> CompleteTrainingSpec(v1::TrainingSpec& spec,
@@ -195,6 +230,8 @@ std::vector<FieldViolation> CompleteTrainingSpec(v1::TrainingSpec& spec,
   CheckPlacement(spec.placement(), Checker("spec.placement", violations));
   Checker("spec.retry", violations)
       .Range("max_attempts", spec.retry().max_attempts(), 1, kMaxAttempts);
+  CheckCheckpoint(spec.checkpoint(), Checker("spec.checkpoint", violations));
+  CheckEvaluation(spec.evaluation(), Checker("spec.evaluation", violations));
   return violations;
 }
 

@@ -19,6 +19,8 @@ _JOB_MESSAGES = (
     "ScheduleOptions",
     "PlacementOptions",
     "RetryOptions",
+    "CheckpointOptions",
+    "EvaluationOptions",
 )
 
 
