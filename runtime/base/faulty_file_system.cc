@@ -14,6 +14,14 @@ absl::Status Full(const std::string& path) {
   return absl::ErrnoToStatus(ENOSPC, absl::StrCat("cannot write ", path));
 }
 
+absl::Status Broken(const std::string& path) {
+  return absl::ErrnoToStatus(EIO, absl::StrCat("cannot use ", path));
+}
+
+absl::Status Crashed(const std::string& path) {
+  return absl::AbortedError(absl::StrCat("cannot use ", path, ": this process has died"));
+}
+
 }  // namespace
 
 class FaultyFileSystem::File final : public WritableFile {
@@ -22,14 +30,13 @@ class FaultyFileSystem::File final : public WritableFile {
       : disk_(disk), path_(std::move(path)), base_(std::move(base)) {}
 
   absl::Status Append(std::string_view data) override {
-    MT_RETURN_IF_ERROR(disk_->CheckWorks(path_));
-    const int64_t taken = disk_->TakeBytes(static_cast<int64_t>(data.size()));
-    MT_RETURN_IF_ERROR(base_->Append(data.substr(0, static_cast<size_t>(taken))));
-    return taken == static_cast<int64_t>(data.size()) ? absl::OkStatus() : Full(path_);
+    const Admitted admitted = disk_->AdmitWrite(path_, static_cast<int64_t>(data.size()));
+    MT_RETURN_IF_ERROR(base_->Append(data.substr(0, static_cast<size_t>(admitted.size_bytes))));
+    return admitted.status;
   }
 
   absl::Status Sync() override {
-    MT_RETURN_IF_ERROR(disk_->CheckWorks(path_));
+    MT_RETURN_IF_ERROR(disk_->Admit(path_, Kind::kOther));
     return base_->Sync();
   }
 
@@ -39,6 +46,48 @@ class FaultyFileSystem::File final : public WritableFile {
   FaultyFileSystem* const disk_;
   const std::string path_;
   const std::unique_ptr<WritableFile> base_;
+};
+
+class FaultyFileSystem::Blocks final : public BlockFile {
+ public:
+  Blocks(FaultyFileSystem* disk, std::string path, std::unique_ptr<BlockFile> base)
+      : disk_(disk), path_(std::move(path)), base_(std::move(base)) {}
+
+  absl::Status WriteAt(int64_t offset_bytes, std::span<const char> data) override {
+    const Admitted admitted = disk_->AdmitWrite(path_, static_cast<int64_t>(data.size()));
+    MT_RETURN_IF_ERROR(base_->WriteAt(offset_bytes, data.first(admitted.size_bytes)));
+    return admitted.status;
+  }
+
+  bool direct() const override { return base_->direct(); }
+
+  absl::Status Sync() override {
+    MT_RETURN_IF_ERROR(disk_->Admit(path_, Kind::kOther));
+    return base_->Sync();
+  }
+
+ private:
+  FaultyFileSystem* const disk_;
+  const std::string path_;
+  const std::unique_ptr<BlockFile> base_;
+};
+
+class FaultyFileSystem::Readable final : public ReadableFile {
+ public:
+  Readable(FaultyFileSystem* disk, std::string path, std::unique_ptr<ReadableFile> base)
+      : disk_(disk), path_(std::move(path)), base_(std::move(base)) {}
+
+  int64_t size_bytes() const override { return base_->size_bytes(); }
+
+  absl::Status ReadAt(int64_t offset_bytes, std::span<char> buffer) const override {
+    MT_RETURN_IF_ERROR(disk_->CheckReads(path_));
+    return base_->ReadAt(offset_bytes, buffer);
+  }
+
+ private:
+  FaultyFileSystem* const disk_;
+  const std::string path_;
+  const std::unique_ptr<ReadableFile> base_;
 };
 
 void FaultyFileSystem::FillAfter(int64_t size_bytes, bool announced) {
@@ -52,43 +101,113 @@ void FaultyFileSystem::Break() {
   broken_ = true;
 }
 
+void FaultyFileSystem::CrashAfter(int64_t size_bytes) {
+  MutexLock lock(&mutex_);
+  announced_ = false;
+  left_bytes_ = size_bytes;
+  crashes_when_full_ = true;
+}
+
+void FaultyFileSystem::FailAt(int64_t operation, Fault fault) {
+  MutexLock lock(&mutex_);
+  operations_ = 0;
+  fails_at_ = operation;
+  fault_ = fault;
+}
+
+int64_t FaultyFileSystem::operation_count() const {
+  MutexLock lock(&mutex_);
+  return operations_;
+}
+
 void FaultyFileSystem::Repair() {
   MutexLock lock(&mutex_);
   left_bytes_ = kUnlimited;
+  fails_at_ = kNever;
   broken_ = false;
+  crashes_when_full_ = false;
+  crashed_ = false;
 }
 
-int64_t FaultyFileSystem::TakeBytes(int64_t wanted_bytes) {
+FaultyFileSystem::Admitted FaultyFileSystem::AdmitWrite(const std::string& path,
+                                                        int64_t size_bytes) {
   MutexLock lock(&mutex_);
-  if (left_bytes_ == kUnlimited) return wanted_bytes;
-  const int64_t taken = std::min(wanted_bytes, left_bytes_);
+  if (const absl::Status status = Check(path, Kind::kOther); !status.ok()) {
+    return {0, status};
+  }
+  CountOperation();
+  if (const absl::Status status = Check(path, Kind::kTakesRoom); !status.ok() && size_bytes > 0) {
+    return {fails_at_ == operations_ - 1 ? size_bytes / 2 : 0, status};
+  }
+  if (left_bytes_ == kUnlimited) {
+    return {size_bytes, absl::OkStatus()};
+  }
+  const int64_t taken = std::min(size_bytes, left_bytes_);
   left_bytes_ -= taken;
-  return taken;
+  crashed_ = crashed_ || (taken < size_bytes && crashes_when_full_);
+  return {taken, taken == size_bytes ? absl::OkStatus() : crashed_ ? Crashed(path) : Full(path)};
 }
 
-absl::Status FaultyFileSystem::CheckWorks(const std::string& path) const {
+absl::Status FaultyFileSystem::Admit(const std::string& path, Kind kind) {
   MutexLock lock(&mutex_);
-  if (!broken_) return absl::OkStatus();
-  return absl::ErrnoToStatus(EIO, absl::StrCat("cannot use ", path));
+  CountOperation();
+  return Check(path, kind);
 }
 
-absl::Status FaultyFileSystem::CheckHasSpace(const std::string& path) const {
-  MT_RETURN_IF_ERROR(CheckWorks(path));
+absl::Status FaultyFileSystem::CheckReads(const std::string& path) const {
   MutexLock lock(&mutex_);
-  return left_bytes_ == 0 ? Full(path) : absl::OkStatus();
+  return Check(path, Kind::kOther);
+}
+
+absl::Status FaultyFileSystem::Check(const std::string& path, Kind kind) const {
+  if (crashed_) {
+    return Crashed(path);
+  }
+  if (broken_ && kind != Kind::kRemoval) {
+    return Broken(path);
+  }
+  return left_bytes_ == 0 && kind == Kind::kTakesRoom ? Full(path) : absl::OkStatus();
+}
+
+void FaultyFileSystem::CountOperation() {
+  if (operations_++ != fails_at_) {
+    return;
+  }
+  left_bytes_ = fault_ == Fault::kFull ? 0 : left_bytes_;
+  broken_ = broken_ || fault_ == Fault::kBroken;
+  crashed_ = crashed_ || fault_ == Fault::kCrash;
 }
 
 absl::StatusOr<std::unique_ptr<WritableFile>> FaultyFileSystem::OpenForWriting(
     const std::string& path, bool append) {
-  MT_RETURN_IF_ERROR(CheckWorks(path));
-  if (!base_->Exists(path)) MT_RETURN_IF_ERROR(CheckHasSpace(path));
+  MT_RETURN_IF_ERROR(Admit(path, base_->Exists(path) ? Kind::kOther : Kind::kTakesRoom));
   MT_ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> file, base_->OpenForWriting(path, append));
   return std::make_unique<File>(this, path, std::move(file));
 }
 
+absl::StatusOr<std::unique_ptr<BlockFile>> FaultyFileSystem::OpenForBlocks(const std::string& path,
+                                                                           int64_t size_bytes) {
+  MT_RETURN_IF_ERROR(Admit(path, base_->Exists(path) ? Kind::kOther : Kind::kTakesRoom));
+  {
+    MutexLock lock(&mutex_);
+    if (announced_ && left_bytes_ != kUnlimited && size_bytes > left_bytes_) {
+      return Full(path);
+    }
+  }
+  MT_ASSIGN_OR_RETURN(std::unique_ptr<BlockFile> file, base_->OpenForBlocks(path, size_bytes));
+  return std::make_unique<Blocks>(this, path, std::move(file));
+}
+
+absl::StatusOr<std::unique_ptr<ReadableFile>> FaultyFileSystem::OpenForReading(
+    const std::string& path) {
+  MT_RETURN_IF_ERROR(CheckReads(path));
+  MT_ASSIGN_OR_RETURN(std::unique_ptr<ReadableFile> file, base_->OpenForReading(path));
+  return std::make_unique<Readable>(this, path, std::move(file));
+}
+
 absl::StatusOr<std::string> FaultyFileSystem::ReadFile(const std::string& path,
                                                        int64_t limit_bytes) {
-  MT_RETURN_IF_ERROR(CheckWorks(path));
+  MT_RETURN_IF_ERROR(CheckReads(path));
   return base_->ReadFile(path, limit_bytes);
 }
 
@@ -103,31 +222,32 @@ absl::StatusOr<std::vector<std::string>> FaultyFileSystem::ListFolder(const std:
 }
 
 absl::Status FaultyFileSystem::MakeFolders(const std::string& path) {
-  if (!base_->Exists(path)) MT_RETURN_IF_ERROR(CheckHasSpace(path));
+  if (!base_->Exists(path)) MT_RETURN_IF_ERROR(Admit(path, Kind::kTakesRoom));
   return base_->MakeFolders(path);
 }
 
 absl::Status FaultyFileSystem::Rename(const std::string& from, const std::string& to) {
-  MT_RETURN_IF_ERROR(CheckWorks(from));
+  MT_RETURN_IF_ERROR(Admit(from, Kind::kOther));
   return base_->Rename(from, to);
 }
 
 absl::Status FaultyFileSystem::Link(const std::string& from, const std::string& to) {
-  MT_RETURN_IF_ERROR(CheckHasSpace(to));
+  MT_RETURN_IF_ERROR(Admit(to, Kind::kTakesRoom));
   return base_->Link(from, to);
 }
 
 absl::Status FaultyFileSystem::Truncate(const std::string& path, int64_t size_bytes) {
-  MT_RETURN_IF_ERROR(CheckWorks(path));
+  MT_RETURN_IF_ERROR(Admit(path, Kind::kOther));
   return base_->Truncate(path, size_bytes);
 }
 
 absl::Status FaultyFileSystem::SyncFolder(const std::string& path) {
-  MT_RETURN_IF_ERROR(CheckWorks(path));
+  MT_RETURN_IF_ERROR(Admit(path, Kind::kOther));
   return base_->SyncFolder(path);
 }
 
 absl::Status FaultyFileSystem::RemoveTree(const std::string& path) {
+  MT_RETURN_IF_ERROR(Admit(path, Kind::kRemoval));
   return base_->RemoveTree(path);
 }
 

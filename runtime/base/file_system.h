@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,6 +29,40 @@ class WritableFile {
   virtual absl::Status Close() = 0;
 };
 
+// Of memory, offsets and sizes that a disk takes without the page cache's help.
+inline constexpr int64_t kDiskBlockBytes = 4096;
+
+// A file of a size that is known before, for much data: several threads write it at once, each its
+// own ranges, and nothing of it stays in the page cache. Thread-safe. Errors as WritableFile's.
+class BlockFile {
+ public:
+  virtual ~BlockFile() = default;  // closes; what was not synced may be lost
+
+  // Fastest when address, offset and size are multiples of kDiskBlockBytes.
+  virtual absl::Status WriteAt(int64_t offset_bytes, std::span<const char> data) = 0;
+
+  // Whether writes go to the disk past the page cache; some file systems cannot do that, and what
+  // is written there is pushed out of the cache at once.
+  virtual bool direct() const = 0;
+
+  // Returns when everything written is on the disk.
+  virtual absl::Status Sync() = 0;
+};
+
+// A regular file that is read at any place, past the page cache where the file system can do that.
+// Thread-safe.
+class ReadableFile {
+ public:
+  virtual ~ReadableFile() = default;
+
+  // When it was opened.
+  virtual int64_t size_bytes() const = 0;
+
+  // Fills `buffer` from `offset_bytes` on; fastest as BlockFile::WriteAt. DATA_LOSS when the file
+  // ends before.
+  virtual absl::Status ReadAt(int64_t offset_bytes, std::span<char> buffer) const = 0;
+};
+
 // Thread-safe. NOT_FOUND for an absent path, RESOURCE_EXHAUSTED for a full disk.
 class FileSystem {
  public:
@@ -36,6 +71,14 @@ class FileSystem {
   // Creates or truncates (`append` keeps what is there).
   virtual absl::StatusOr<std::unique_ptr<WritableFile>> OpenForWriting(const std::string& path,
                                                                        bool append) = 0;
+
+  // Creates or truncates, and takes `size_bytes` of the disk at once where the file system can:
+  // RESOURCE_EXHAUSTED when it has not that much.
+  virtual absl::StatusOr<std::unique_ptr<BlockFile>> OpenForBlocks(const std::string& path,
+                                                                   int64_t size_bytes) = 0;
+
+  // INVALID_ARGUMENT for what is no regular file.
+  virtual absl::StatusOr<std::unique_ptr<ReadableFile>> OpenForReading(const std::string& path) = 0;
 
   // RESOURCE_EXHAUSTED when the file is longer than `limit_bytes`.
   virtual absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t limit_bytes) = 0;

@@ -4,7 +4,10 @@
 #include <unistd.h>
 
 #include <memory>
+#include <span>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -84,8 +87,8 @@ TEST_P(FileSystemTest, NamesTheAbsentPath) {
        {disk().ReadFile(path, 100).status(), disk().FileSize(path).status(),
         disk().ListFolder(path).status(), disk().SyncFolder(path), disk().Truncate(path, 0),
         disk().Rename(path, folder_ + "/b"), disk().Link(path, folder_ + "/b"),
-        disk().AvailableBytes(path).status(),
-        disk().OpenForWriting(path + "/file", false).status()}) {
+        disk().AvailableBytes(path).status(), disk().OpenForWriting(path + "/file", false).status(),
+        disk().OpenForBlocks(path + "/file", 1).status(), disk().OpenForReading(path).status()}) {
     EXPECT_TRUE(absl::IsNotFound(status)) << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr(path));
   }
@@ -138,6 +141,87 @@ TEST_P(FileSystemTest, RemovesALinkAndNotItsTarget) {
   EXPECT_TRUE(disk().Exists(folder_ + "/kept/a"));
 }
 
+std::string ReadAll(FileSystem& disk, const std::string& path) {
+  const auto file = disk.OpenForReading(path);
+  EXPECT_TRUE(file.ok()) << file.status();
+  std::string text(static_cast<size_t>((*file)->size_bytes()), '\0');
+  EXPECT_TRUE((*file)->ReadAt(0, text).ok());
+  return text;
+}
+
+// Memory of blocks, as direct writes want it, filled with a pattern.
+class BlockMemory {
+ public:
+  explicit BlockMemory(size_t size_bytes) : text_(size_bytes + kDiskBlockBytes, '\0') {
+    void* start = text_.data();
+    size_t space = text_.size();
+    start_ = static_cast<char*>(std::align(kDiskBlockBytes, size_bytes, start, space));
+    for (size_t i = 0; i < size_bytes; ++i) {
+      start_[i] = static_cast<char>(i * 7 + i / 251);
+    }
+  }
+
+  std::span<const char> At(int64_t offset, int64_t size) const {
+    return {start_ + offset, static_cast<size_t>(size)};
+  }
+
+ private:
+  std::string text_;
+  char* start_;
+};
+
+TEST_P(FileSystemTest, ThreadsWriteTheBlocksOfOneFile) {
+  constexpr int64_t kThreads = 4;
+  constexpr int64_t kPiece = 3 * kDiskBlockBytes;
+  const std::string path = folder_ + "/a";
+  WriteFile(disk(), path, "what was there before");
+  const BlockMemory memory(kThreads * kPiece);
+  const auto file = disk().OpenForBlocks(path, kThreads * kPiece);
+  ASSERT_TRUE(file.ok()) << file.status();
+  {
+    std::vector<std::jthread> threads;
+    for (int64_t i = 0; i < kThreads; ++i) {
+      threads.emplace_back([&, i] {
+        EXPECT_TRUE((*file)->WriteAt(i * kPiece, memory.At(i * kPiece, kPiece)).ok());
+      });
+    }
+  }
+  ASSERT_TRUE((*file)->Sync().ok());
+  const std::span<const char> all = memory.At(0, kThreads * kPiece);
+  EXPECT_EQ(ReadAll(disk(), path), std::string(all.data(), all.size()));
+}
+
+TEST_P(FileSystemTest, BlocksAtAnyPlaceAndOfAnySizeAreWrittenToo) {
+  const std::string path = folder_ + "/a";
+  const BlockMemory memory(3 * kDiskBlockBytes);
+  const auto file = disk().OpenForBlocks(path, 2 * kDiskBlockBytes + 5);
+  ASSERT_TRUE(file.ok()) << file.status();
+  ASSERT_TRUE((*file)->WriteAt(0, memory.At(0, kDiskBlockBytes)).ok());
+  ASSERT_TRUE((*file)->WriteAt(kDiskBlockBytes, memory.At(kDiskBlockBytes, 7)).ok());
+  ASSERT_TRUE(
+      (*file)
+          ->WriteAt(kDiskBlockBytes + 7, memory.At(kDiskBlockBytes + 7, kDiskBlockBytes - 2))
+          .ok());
+  ASSERT_TRUE((*file)->Sync().ok());
+  const std::span<const char> all = memory.At(0, 2 * kDiskBlockBytes + 5);
+  EXPECT_EQ(ReadAll(disk(), path), std::string(all.data(), all.size()));
+}
+
+TEST_P(FileSystemTest, ReadsAnywhereAndSaysWhereAFileEnds) {
+  const std::string path = folder_ + "/a";
+  WriteFile(disk(), path, std::string(kDiskBlockBytes, 'x') + "tail");
+  const auto file = disk().OpenForReading(path);
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_EQ((*file)->size_bytes(), kDiskBlockBytes + 4);
+  std::string text(6, '\0');
+  ASSERT_TRUE((*file)->ReadAt(kDiskBlockBytes - 2, text).ok());
+  EXPECT_EQ(text, "xxtail");
+  const absl::Status beyond = (*file)->ReadAt(kDiskBlockBytes, text);
+  EXPECT_EQ(beyond.code(), absl::StatusCode::kDataLoss) << beyond;
+  EXPECT_THAT(std::string(beyond.message()), HasSubstr(path));
+  EXPECT_TRUE(absl::IsInvalidArgument(disk().OpenForReading(folder_).status()));
+}
+
 TEST_P(FileSystemTest, TellsTheAvailableBytes) {
   const auto bytes = disk().AvailableBytes(folder_);
   ASSERT_TRUE(bytes.ok()) << bytes.status();
@@ -182,6 +266,33 @@ TEST_F(FaultyFileSystemTest, ABrokenDiskFailsWritesSyncsAndReads) {
   EXPECT_FALSE(disk_.Rename(folder_ + "/a", folder_ + "/b").ok());
   disk_.Repair();
   EXPECT_TRUE((*file)->Sync().ok());
+}
+
+TEST_F(FaultyFileSystemTest, ADeadProcessChangesNothing) {
+  disk_.CrashAfter(3);
+  auto file = disk_.OpenForWriting(folder_ + "/a", false);
+  ASSERT_TRUE(file.ok());
+  EXPECT_EQ((*file)->Append("abcdef").code(), absl::StatusCode::kAborted);
+  EXPECT_FALSE((*file)->Append("g").ok());
+  EXPECT_FALSE(disk_.RemoveTree(folder_ + "/a").ok());
+  EXPECT_FALSE(disk_.MakeFolders(folder_ + "/b").ok());
+  EXPECT_EQ(*posix_.ReadFile(folder_ + "/a", 100), "abc");
+}
+
+TEST_F(FaultyFileSystemTest, TheOperationThatIsNamedFailsAndLeavesHalf) {
+  using Fault = FaultyFileSystem::Fault;
+  for (const Fault fault : {Fault::kFull, Fault::kBroken, Fault::kCrash}) {
+    disk_.Repair();
+    disk_.FailAt(2, fault);
+    auto file = disk_.OpenForWriting(folder_ + "/a", false);
+    ASSERT_TRUE(file.ok());
+    EXPECT_TRUE((*file)->Append("ab").ok());
+    EXPECT_FALSE((*file)->Append("cdef").ok());
+    EXPECT_EQ(disk_.operation_count(), 3);
+    EXPECT_EQ(*posix_.ReadFile(folder_ + "/a", 100), "abcd");
+    EXPECT_FALSE((*file)->Append("g").ok());
+    EXPECT_EQ(disk_.RemoveTree(folder_ + "/a").ok(), fault != Fault::kCrash);
+  }
 }
 
 }  // namespace

@@ -10,34 +10,14 @@
 #include <cstdio>
 #include <filesystem>
 #include <system_error>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/posix_block_files.h"
+#include "runtime/base/posix_path_error.h"
 #include "runtime/base/status_macros.h"
 
 namespace megatrain {
 namespace {
-
-absl::Status PathError(const char* action, const std::string& path, int error_number) {
-  return absl::ErrnoToStatus(error_number, absl::StrCat("cannot ", action, " ", path));
-}
-
-// Closes on destruction; -1 holds nothing.
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-
-  int get() const { return fd_; }
-  int Release() { return std::exchange(fd_, -1); }
-
- private:
-  int fd_;
-};
 
 class PosixWritableFile final : public WritableFile {
  public:
@@ -68,7 +48,7 @@ class PosixWritableFile final : public WritableFile {
 
  private:
   const std::string path_;
-  Descriptor file_;
+  FileDescriptor file_;
 };
 
 }  // namespace
@@ -81,10 +61,20 @@ absl::StatusOr<std::unique_ptr<WritableFile>> PosixFileSystem::OpenForWriting(
   return std::make_unique<PosixWritableFile>(path, fd);
 }
 
+absl::StatusOr<std::unique_ptr<BlockFile>> PosixFileSystem::OpenForBlocks(const std::string& path,
+                                                                          int64_t size_bytes) {
+  return OpenPosixBlockFile(path, size_bytes);
+}
+
+absl::StatusOr<std::unique_ptr<ReadableFile>> PosixFileSystem::OpenForReading(
+    const std::string& path) {
+  return OpenPosixReadableFile(path);
+}
+
 absl::StatusOr<std::string> PosixFileSystem::ReadFile(const std::string& path,
                                                       int64_t limit_bytes) {
   // Non-blocking, so that the open of a pipe returns; it has no effect on a regular file.
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (file.get() < 0) return PathError("open", path, errno);
   constexpr size_t kChunkBytes = size_t{64} << 10;
   std::string content;
@@ -161,7 +151,7 @@ absl::Status PosixFileSystem::Truncate(const std::string& path, int64_t size_byt
 }
 
 absl::Status PosixFileSystem::SyncFolder(const std::string& path) {
-  const Descriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const FileDescriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (folder.get() < 0) return PathError("open the folder", path, errno);
   if (::fsync(folder.get()) != 0) return PathError("sync the folder", path, errno);
   return absl::OkStatus();

@@ -18,6 +18,9 @@ class PosixFileSystem final : public FileSystem {
  public:
   absl::StatusOr<std::unique_ptr<WritableFile>> OpenForWriting(const std::string& path,
                                                                bool append) override;
+  absl::StatusOr<std::unique_ptr<BlockFile>> OpenForBlocks(const std::string& path,
+                                                           int64_t size_bytes) override;
+  absl::StatusOr<std::unique_ptr<ReadableFile>> OpenForReading(const std::string& path) override;
   absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t limit_bytes) override;
   absl::StatusOr<int64_t> FileSize(const std::string& path) override;
   bool Exists(const std::string& path) override;

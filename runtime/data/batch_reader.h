@@ -2,6 +2,7 @@
 #define RUNTIME_DATA_BATCH_READER_H_
 
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -20,32 +21,51 @@ struct BatchOptions {
   int64_t seed = 0;
   int64_t epochs = 0;  // exactly one of epochs and steps is set
   int64_t steps = 0;
+  double held_out_split = 0;  // in [0, 1): part of the rows that is set aside for evaluation
 };
 
-// Deals the rows of prepared data out to steps: in each epoch every row once, in RowOrder's order,
-// batch_rows a step. A step never reaches over the end of an epoch, so an epoch's last step may
-// have fewer rows. Not thread-safe. Refers to `data`.
+// Which rows of the data a reader deals out.
+enum class RowPart {
+  kTraining,  // all but those that are set aside
+  kHeldOut,   // those
+};
+
+// The rows that are set aside, ascending: a pure function of its arguments, the first of
+// RowOrder's epoch -1; at least one row and never all where `split` is positive, else none.
+std::vector<int64_t> HeldOutRows(int64_t row_count, double split, int64_t seed,
+                                 std::string_view fingerprint);
+
+// Deals the rows of prepared data, or of a part of them, out to steps: in each epoch every row
+// once, in RowOrder's order over the part's rows, batch_rows a step. A step never reaches over the
+// end of an epoch, so an epoch's last step may have fewer rows. Not thread-safe. Refers to `data`.
 class BatchReader {
  public:
   // INVALID_ARGUMENT for options out of range, for data whose rows are longer than
   // max_sequence_length, and for more than 2^40 steps.
-  static absl::StatusOr<BatchReader> Create(const PreparedData& data, const BatchOptions& options);
+  static absl::StatusOr<BatchReader> Create(const PreparedData& data, const BatchOptions& options,
+                                            RowPart part = RowPart::kTraining);
 
   // Of the whole job.
   int64_t step_count() const { return step_count_; }
 
-  // The next step's batch; at most step_count() calls. Fails where reading the data fails.
+  // Goes to the beginning of step `step` in [0, step_count()], as if that many had been read.
+  void Seek(int64_t step);
+
+  // The next step's batch; at most to step_count(). Fails where reading the data fails.
   absl::StatusOr<StepBatch> Next();
 
  private:
-  BatchReader(const PreparedData& data, const BatchOptions& options);
+  BatchReader(const PreparedData& data, const BatchOptions& options, RowPart part);
 
+  int64_t row_count() const;
+  int64_t EpochSteps() const;  // of the epoch that was started
   void StartEpoch(int64_t epoch);
   absl::Status CountSteps();
   absl::Status AppendRow(int64_t row_in_epoch, OwnedMicroBatch& micro_batch);
 
   const PreparedData& data_;
   BatchOptions options_;
+  std::vector<int64_t> rows_;  // of the part; empty: all of the data
   int64_t step_count_ = 0;
   int64_t epoch_ = 0;
   std::vector<int64_t> order_;       // of this epoch's documents

@@ -1,6 +1,7 @@
 #include "runtime/data/batch_reader.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <random>
 #include <string>
@@ -36,6 +37,15 @@ std::vector<StepBatch> AllSteps(const PreparedData& data, const BatchOptions& op
     steps.push_back(*std::move(step));
   }
   return steps;
+}
+
+bool Same(const StepBatch& a, const StepBatch& b) {
+  return a.token_count == b.token_count && a.loss_token_count == b.loss_token_count &&
+         std::equal(a.micro_batches.begin(), a.micro_batches.end(), b.micro_batches.begin(),
+                    b.micro_batches.end(), [](const auto& x, const auto& y) {
+                      return x.rows == y.rows && x.tokens == y.tokens &&
+                             x.loss_positions == y.loss_positions;
+                    });
 }
 
 std::vector<int64_t> RowsOf(const std::vector<StepBatch>& steps) {
@@ -216,6 +226,68 @@ TEST(BatchReaderTest, OptionsOutOfRangeAreRefused) {
   for (const BatchOptions& options : wrong) {
     const absl::Status status = BatchReader::Create(*data, options).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+  }
+}
+
+// R12, R19: a reader that starts anywhere deals out what is left, to the byte.
+TEST(BatchReaderTest, SeeksToEveryStep) {
+  const auto data = OpenRows(RandomRows(21, 12, 64, 5));
+  for (const bool packing : {false, true}) {
+    const BatchOptions options{.batch_rows = 4,
+                               .micro_batch_rows = 3,
+                               .max_sequence_length = 24,
+                               .packing = packing,
+                               .seed = 9,
+                               .steps = 20};
+    const std::vector<StepBatch> steps = AllSteps(*data, options);
+    for (size_t start = 0; start < steps.size(); ++start) {
+      BatchReader reader = MakeReader(*data, options);
+      reader.Seek(static_cast<int64_t>(start));
+      for (size_t i = start; i < steps.size(); ++i) {
+        EXPECT_TRUE(Same(*reader.Next(), steps[i])) << packing << " " << start << " " << i;
+      }
+    }
+  }
+}
+
+TEST(BatchReaderTest, RowsThatAreSetAsideAreNeverTrainedOn) {
+  const auto data = OpenRows(RandomRows(40, 12, 64, 7));
+  BatchOptions options{
+      .batch_rows = 8, .max_sequence_length = 12, .seed = 3, .epochs = 2, .held_out_split = 0.1};
+  const std::vector<int64_t> held_out = HeldOutRows(40, 0.1, 3, data->info().fingerprint);
+  ASSERT_EQ(held_out.size(), 4u);
+  EXPECT_EQ(held_out, HeldOutRows(40, 0.1, 3, data->info().fingerprint));
+  EXPECT_NE(held_out, HeldOutRows(40, 0.1, 4, data->info().fingerprint));
+
+  std::vector<int64_t> trained = RowsOf(AllSteps(*data, options));
+  ASSERT_EQ(trained.size(), 2 * 36u);
+  std::vector<int64_t> evaluated;
+  options.epochs = 1;
+  auto reader = BatchReader::Create(*data, options, RowPart::kHeldOut);
+  ASSERT_TRUE(reader.ok());
+  ASSERT_EQ(reader->step_count(), 1);
+  evaluated = RowsOf({*reader->Next()});
+  std::sort(evaluated.begin(), evaluated.end());
+  EXPECT_EQ(evaluated, held_out);
+  for (int epoch = 0; epoch < 2; ++epoch) {
+    std::vector<int64_t> rows(trained.begin() + epoch * 36, trained.begin() + (epoch + 1) * 36);
+    rows.insert(rows.end(), held_out.begin(), held_out.end());
+    std::sort(rows.begin(), rows.end());
+    std::vector<int64_t> all(40);
+    std::iota(all.begin(), all.end(), 0);
+    EXPECT_EQ(rows, all) << epoch;
+  }
+}
+
+TEST(BatchReaderTest, ASplitLeavesRowsOnBothSides) {
+  EXPECT_TRUE(HeldOutRows(10, 0, 1, "f").empty());
+  EXPECT_EQ(HeldOutRows(10, 1e-9, 1, "f").size(), 1u);
+  EXPECT_EQ(HeldOutRows(10, 0.9999, 1, "f").size(), 9u);
+  const auto data = OpenRows(RandomRows(5, 12, 64, 7));
+  for (const double split : {-0.1, 1.0, std::numeric_limits<double>::quiet_NaN()}) {
+    const auto reader = BatchReader::Create(
+        *data, {.max_sequence_length = 12, .epochs = 1, .held_out_split = split});
+    EXPECT_EQ(reader.status().code(), absl::StatusCode::kInvalidArgument) << split;
   }
 }
 

@@ -63,6 +63,12 @@ class FullDisk final : public FileSystem {
   absl::StatusOr<std::unique_ptr<WritableFile>> OpenForWriting(const std::string&, bool) override {
     return absl::ResourceExhaustedError("disk full");
   }
+  absl::StatusOr<std::unique_ptr<BlockFile>> OpenForBlocks(const std::string&, int64_t) override {
+    return absl::ResourceExhaustedError("disk full");
+  }
+  absl::StatusOr<std::unique_ptr<ReadableFile>> OpenForReading(const std::string&) override {
+    return Absent();
+  }
   absl::StatusOr<std::string> ReadFile(const std::string&, int64_t) override { return Absent(); }
   absl::StatusOr<int64_t> FileSize(const std::string&) override { return Absent(); }
   bool Exists(const std::string&) override { return false; }

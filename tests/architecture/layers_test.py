@@ -20,6 +20,7 @@ _LEVELS = [
         "runtime/optimizer",
     ],
     [
+        "runtime/checkpoint",
         "runtime/data",
         "runtime/model_io",
         "runtime/pipeline",

@@ -1,0 +1,41 @@
+#include "runtime/checkpoint/verify_checkpoint.h"
+
+#include <cstdlib>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/crc32c.h"
+#include "runtime/base/status_macros.h"
+#include "runtime/checkpoint/chunk_check.h"
+#include "runtime/checkpoint/chunk_threads.h"
+
+namespace megatrain {
+
+absl::Status VerifyCheckpoint(const Checkpoint& checkpoint, int threads, FileSystem& files) {
+  std::vector<std::unique_ptr<ReadableFile>> opened;
+  std::vector<int64_t> sizes;
+  for (const CheckpointFile& file : checkpoint.manifest.files) {
+    MT_ASSIGN_OR_RETURN(opened.emplace_back(),
+                        files.OpenForReading(absl::StrCat(checkpoint.path, "/", file.name)));
+    sizes.push_back(file.size_bytes);
+  }
+  using Buffer = std::unique_ptr<char, decltype(&std::free)>;
+  std::vector<Buffer> buffers;
+  for (int thread = 0; thread < threads; ++thread) {
+    buffers.emplace_back(
+        static_cast<char*>(std::aligned_alloc(kDiskBlockBytes, kCheckpointChunkBytes)), &std::free);
+    if (buffers.back() == nullptr) {
+      return absl::ResourceExhaustedError("no memory to verify a checkpoint with");
+    }
+  }
+  return ForEachChunk(ChunksOf(sizes), threads, [&](const FileChunk& chunk, int thread) {
+    const std::span<char> buffer(buffers[thread].get(), static_cast<size_t>(chunk.size_bytes));
+    MT_RETURN_IF_ERROR(opened[chunk.file]->ReadAt(chunk.offset_bytes, buffer));
+    return CheckChunk(checkpoint, chunk, Crc32c({buffer.data(), buffer.size()}));
+  });
+}
+
+}  // namespace megatrain
