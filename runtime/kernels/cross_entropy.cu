@@ -14,7 +14,7 @@ namespace megatrain {
 namespace {
 
 // A cluster of blocks takes one row, so that its logits fit into registers between the sum and the
-// gradient: the first 163,840 of them are read once, the rest twice.
+// gradient: the first 163,840 of them are read once and exponentiated once, the rest twice.
 constexpr int kClusterBlocks = 8;
 constexpr int kThreads = 512;
 constexpr int kHeldLogits = 40;  // a thread's
@@ -41,9 +41,10 @@ __device__ MaxSum Combine(MaxSum a, MaxSum b) {
   return {larger, (a_larger ? a.sum : b.sum) + rest};
 }
 
-// fmaxf passes over a NaN; the exponential of one is NaN, and so is the sum then.
+// Takes the logits' place: the exponentials of their distance to the largest. fmaxf passes over a
+// NaN; the exponential of one is NaN, and so is the sum then.
 template <int N, int kCount>
-__device__ MaxSum MaxSumOf(const Pack<float, N> (&packs)[kCount]) {
+__device__ MaxSum Exponentiate(Pack<float, N> (&packs)[kCount]) {
   MaxSum result = NoLogits();
 #pragma unroll
   for (int i = 0; i < kCount * N; ++i) {
@@ -51,7 +52,9 @@ __device__ MaxSum MaxSumOf(const Pack<float, N> (&packs)[kCount]) {
   }
 #pragma unroll
   for (int i = 0; i < kCount * N; ++i) {
-    result.sum += __expf(packs[i / N].values[i % N] - result.max);
+    float& value = packs[i / N].values[i % N];
+    value = __expf(value - result.max);
+    result.sum += value;
   }
   return result;
 }
@@ -86,15 +89,16 @@ struct Softmax {
   float scale;
 };
 
-// `target` is the target's place among the N columns, or any other number.
+// Softmax times scale is `exponentials` times `factor`. `target` is the target's place among the N
+// columns, or any other number.
 template <typename T, int N>
-__device__ void StoreGradient(T* gradient, const Pack<float, N>& logits, const Softmax& softmax,
-                              int target) {
+__device__ void StoreGradient(T* gradient, const Pack<float, N>& exponentials, float factor,
+                              float scale, int target) {
   float result[N];
 #pragma unroll
   for (int j = 0; j < N; ++j) {
-    const float probability = __expf(logits.values[j] - softmax.max) * softmax.factor;
-    result[j] = j == target ? probability - softmax.scale : probability;
+    const float probability = exponentials.values[j] * factor;
+    result[j] = j == target ? probability - scale : probability;
   }
   StoreFloats(gradient, result);
 }
@@ -108,8 +112,9 @@ struct Share {
 
   const float* logits;  // the row
   int first;
-  int pack_count;  // of the row
-  Pack<float, N> held[kHeldPacks];
+  int pack_count;                   // of the row
+  Pack<float, N> held[kHeldPacks];  // logits; after Sum the exponentials of their distance to:
+  float held_max;
 
   __device__ void Load() {
 #pragma unroll
@@ -125,11 +130,12 @@ struct Share {
     }
   }
 
-  __device__ MaxSum Sum() const {
-    MaxSum result = MaxSumOf(held);
+  __device__ MaxSum Sum() {
+    MaxSum result = Exponentiate(held);
+    held_max = result.max;
     for (int pack = first + kHeldPacks * kStride; pack < pack_count; pack += kStride) {
-      const Pack<float, N> single[1] = {LoadPack<N>(logits + pack * N)};
-      result = Combine(result, MaxSumOf(single));
+      Pack<float, N> single[1] = {LoadPack<N>(logits + pack * N)};
+      result = Combine(result, Exponentiate(single));
     }
     return result;
   }
@@ -137,16 +143,21 @@ struct Share {
   // `gradient` may be `logits`: every block has read its share before the cluster's reduction.
   template <typename T>
   __device__ void Store(T* gradient, const Softmax& softmax, int target) const {
+    const float held_factor = __expf(held_max - softmax.max) * softmax.factor;
 #pragma unroll
     for (int i = 0; i < kHeldPacks; ++i) {
       const int pack = first + i * kStride;
       if (pack < pack_count) {
-        StoreGradient(gradient + pack * N, held[i], softmax, target - pack * N);
+        StoreGradient(gradient + pack * N, held[i], held_factor, softmax.scale, target - pack * N);
       }
     }
     for (int pack = first + kHeldPacks * kStride; pack < pack_count; pack += kStride) {
-      StoreGradient(gradient + pack * N, LoadPack<N>(logits + pack * N), softmax,
-                    target - pack * N);
+      Pack<float, N> late = LoadPack<N>(logits + pack * N);
+#pragma unroll
+      for (float& value : late.values) {
+        value = __expf(value - softmax.max);
+      }
+      StoreGradient(gradient + pack * N, late, softmax.factor, softmax.scale, target - pack * N);
     }
   }
 };
@@ -156,6 +167,7 @@ __global__ void __cluster_dims__(kClusterBlocks) __launch_bounds__(kThreads, 2)
     CrossEntropyKernel(CrossEntropy arguments) {
   __shared__ MaxSum warp_results[kMaxWarps];
   __shared__ MaxSum block_result;
+  __shared__ float target_logit;  // the row's first thread's alone
   const auto cluster = cooperative_groups::this_cluster();
   const int64_t row = blockIdx.x / kClusterBlocks;
   const int target = arguments.targets[row];
@@ -164,7 +176,9 @@ __global__ void __cluster_dims__(kClusterBlocks) __launch_bounds__(kThreads, 2)
   share.first = cluster.block_rank() * kThreads + threadIdx.x;
   share.pack_count = arguments.vocab / N;
   share.Load();
-  const float target_logit = share.logits[target];  // before the gradient takes its place
+  if (share.first == 0) {
+    target_logit = share.logits[target];  // before the gradient takes its place
+  }
 
   const MaxSum own = BlockReduce(share.Sum(), NoLogits(), warp_results, Combine);
   const MaxSum total = ClusterReduce(own, &block_result);

@@ -95,27 +95,37 @@ absl::StatusOr<double> Seconds(const std::function<absl::Status()>& run, int run
   return milliseconds * 1e-3 / runs;
 }
 
-// TFLOP/s of a product with the heuristic's first choices, in its order.
-absl::Status PrintProduct(const MatmulSample& sample, MatmulTimer& timer) {
-  // Each of them runs for 0.3 s.
-  constexpr MatmulTiming kTiming{.warm_up_seconds = 0.3,
-                                 .rounds = static_cast<int>(0.3 / MatmulTimer::kTurnSeconds)};
-  const MatmulProblem& problem = sample.problem;
-  MT_ASSIGN_OR_RETURN(const std::vector<double> seconds, timer.Time(sample, kTiming));
-  std::printf("%-24s m %6" PRId64 " n %6" PRId64 " k %6" PRId64 " beta %d |", sample.name.c_str(),
-              problem.m, problem.n, problem.k, static_cast<int>(sample.accumulates));
+void PrintSpeeds(const char* how, const MatmulProblem& problem,
+                 const std::vector<double>& seconds) {
+  std::printf("  %-8s", how);
   for (const double each : seconds) {
     std::printf(" %4.0f", 2e-12 * static_cast<double>(problem.m) * static_cast<double>(problem.n) *
                               static_cast<double>(problem.k) / each);
   }
   std::printf(" | choice %d\n", ChooseMatmul(seconds) + 1);
   std::fflush(stdout);
+}
+
+// TFLOP/s of a product with the heuristic's first choices, in its order: all in turns at one clock,
+// then those near the best each for itself. 0 where it was left out.
+absl::Status PrintProduct(const MatmulSample& sample, MatmulTimer& timer) {
+  constexpr MatmulTiming kInTurns{.warm_up_seconds = 0.1, .rounds = 8};
+  constexpr MatmulTiming kLasting{
+      .rounds = MatmulTimer::kTrialRounds, .drop_factor = 1.05, .lasting_seconds = 0.3};
+  const MatmulProblem& problem = sample.problem;
+  MT_ASSIGN_OR_RETURN(const std::vector<double> in_turns, timer.Time(sample, kInTurns));
+  MT_ASSIGN_OR_RETURN(const std::vector<double> lasting, timer.Time(sample, kLasting));
+  std::printf("%s: m %" PRId64 " n %" PRId64 " k %" PRId64 " beta %d\n", sample.name.c_str(),
+              problem.m, problem.n, problem.k, static_cast<int>(sample.accumulates));
+  PrintSpeeds("in turns", problem, in_turns);
+  PrintSpeeds("lasting", problem, lasting);
   return absl::OkStatus();
 }
 
 // The products of a micro-batch of documents of 1,024 tokens.
 absl::Status PrintProducts(const ModelConfig& config, int64_t tokens) {
-  std::printf("%" PRId64 " tokens: TFLOP/s of the heuristic's first to eighth choice\n", tokens);
+  std::printf("%" PRId64 " tokens: TFLOP/s of the heuristic's first %d choices\n", tokens,
+              kMatmulCandidates);
   const MicroBatchLimits limits{
       .tokens = tokens, .document_tokens = 1024, .documents = std::max<int64_t>(tokens / 1024, 1)};
   MT_ASSIGN_OR_RETURN(

@@ -27,17 +27,42 @@ class MatrixMultiplier::State {
  private:
   absl::StatusOr<MatmulPlan> PlanOf(const MatmulProblem& problem) {
     MutexLock lock(&mutex_);
+    return KnownPlan(problem);
+  }
+
+  absl::StatusOr<MatmulPlan> KnownPlan(const MatmulProblem& problem)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (const auto known = plans_.find(problem); known != plans_.end()) {
       return known->second;
     }
-    const auto choice = choices_.find(problem);
-    const int index = choice == choices_.end() ? 0 : choice->second;
-    MT_ASSIGN_OR_RETURN(const std::vector<MatmulPlan> found,
-                        FindMatmulPlans(handle_, problem, index == 0 ? 1 : kMatmulCandidates));
-    const MatmulPlan& plan = index < std::ssize(found) ? found[index] : found.front();
+    MT_ASSIGN_OR_RETURN(const MatmulPlan plan, MakePlan(problem));
+    if (plans_.size() >= kMostPlans) {
+      plans_.clear();
+    }
     plans_.emplace(problem, plan);
     return plan;
   }
+
+  absl::StatusOr<MatmulPlan> MakePlan(const MatmulProblem& problem)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const MatmulChoices::value_type* choice = FindMatmulChoice(choices_, problem);
+    if (choice == nullptr || choice->first == problem) {
+      return PlanAt(problem, choice == nullptr ? 0 : choice->second);
+    }
+    MT_ASSIGN_OR_RETURN(const MatmulPlan near, KnownPlan(choice->first));
+    absl::StatusOr<MatmulPlan> plan = MatmulPlanWith(handle_, near.algorithm, problem);
+    return absl::IsUnimplemented(plan.status()) ? PlanAt(problem, 0) : plan;
+  }
+
+  // The plan at a place in the heuristic's list, the first where the list is shorter.
+  absl::StatusOr<MatmulPlan> PlanAt(const MatmulProblem& problem, int place) const {
+    MT_ASSIGN_OR_RETURN(const std::vector<MatmulPlan> found,
+                        FindMatmulPlans(handle_, problem, place == 0 ? 1 : kMatmulCandidates));
+    return place < std::ssize(found) ? found[place] : found.front();
+  }
+
+  // Micro-batches have many lengths: some kilobytes of plan each must not add up.
+  static constexpr size_t kMostPlans = 1000;
 
   const cublasLtHandle_t handle_;
   const MatmulChoices choices_;

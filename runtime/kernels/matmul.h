@@ -25,10 +25,10 @@ struct MatmulContext {
 };
 
 // All sums are in fp32 and rounded once; float32 products are true fp32, without TF32. The
-// algorithm for a shape, its strides and its epilogue is the one of a given table, else cuBLASLt's
-// first choice, taken once and kept. It depends neither on timings nor on addresses: equal inputs
-// and tables give equal bits. Thread-safe. Mismatched shapes and misaligned memory are
-// INVALID_ARGUMENT.
+// algorithm for a shape, its strides and its epilogue is that of FindMatmulChoice in a given table,
+// where it has one that serves, else cuBLASLt's first choice. It depends neither on timings nor on
+// addresses: equal inputs and tables give equal bits. Thread-safe. Mismatched shapes and misaligned
+// memory are INVALID_ARGUMENT.
 class MatrixMultiplier {
  public:
   static constexpr int64_t kScratchBytes = kMatmulScratchBytes;

@@ -150,7 +150,32 @@ std::vector<MatmulSample> MissingFrom(const MatmulChoices& choices,
   return missing;
 }
 
+// The dimension that counts tokens: a weight gradient sums over them.
+int64_t MatmulProblem::* TokensOf(const MatmulProblem& problem) {
+  return problem.transpose_b ? &MatmulProblem::k : &MatmulProblem::n;
+}
+
 }  // namespace
+
+const MatmulChoices::value_type* FindMatmulChoice(const MatmulChoices& choices,
+                                                  const MatmulProblem& problem) {
+  if (const auto own = choices.find(problem); own != choices.end()) {
+    return &*own;
+  }
+  const auto tokens_of = TokensOf(problem);
+  const int64_t tokens = problem.*tokens_of;
+  const MatmulChoices::value_type* nearest = nullptr;
+  int64_t nearest_tokens = 2 * tokens;
+  for (const MatmulChoices::value_type& choice : choices) {
+    MatmulProblem other = choice.first;
+    const int64_t other_tokens = std::exchange(other.*tokens_of, tokens);
+    if (other == problem && other_tokens > tokens && other_tokens <= nearest_tokens) {
+      nearest = &choice;
+      nearest_tokens = other_tokens;
+    }
+  }
+  return nearest;
+}
 
 int ChooseMatmul(const std::vector<double>& seconds) {
   constexpr double kLeastGain = 1.01;

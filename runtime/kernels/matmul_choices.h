@@ -20,10 +20,15 @@
 namespace megatrain {
 
 // So many algorithms of the heuristic's list are compared.
-inline constexpr int kMatmulCandidates = 8;
+inline constexpr int kMatmulCandidates = 16;
 
-// Places in the heuristic's list, from 0. A product that is not in the table takes the first.
+// Places in the heuristic's list, from 0.
 using MatmulChoices = std::map<MatmulProblem, int>;
+
+// The entry whose algorithm a product takes: its own, else that of the same product of the next
+// larger number of tokens, at most twice as many: micro-batches are rarely full. Null for none.
+const MatmulChoices::value_type* FindMatmulChoice(const MatmulChoices& choices,
+                                                  const MatmulProblem& problem);
 
 // A product as a model computes it.
 struct MatmulSample {

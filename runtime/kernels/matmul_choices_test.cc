@@ -51,6 +51,45 @@ std::string Edited(const std::string& from, const std::string& to) {
   return text.replace(at, from.size(), to);
 }
 
+MatmulProblem WithTokens(MatmulProblem problem, int64_t tokens) {
+  (problem.transpose_b ? problem.k : problem.n) = tokens;
+  return problem;
+}
+
+TEST(FindMatmulChoice, TakesTheNextLargerNumberOfTokens) {
+  MatmulProblem gradient = Problem(4096);
+  gradient.transpose_b = true;
+  for (const MatmulProblem& base : {Problem(4096), gradient}) {
+    const MatmulChoices choices = {{WithTokens(base, 8192), 1},
+                                   {WithTokens(base, 1024), 2},
+                                   {WithTokens(base, 4096), 3},
+                                   {WithTokens(Problem(512), 2000), 4}};
+    const auto place_of = [&](int64_t tokens) {
+      const auto* found = FindMatmulChoice(choices, WithTokens(base, tokens));
+      return found == nullptr ? -1 : found->second;
+    };
+    EXPECT_EQ(place_of(8192), 1);
+    EXPECT_EQ(place_of(8193), -1);
+    EXPECT_EQ(place_of(4097), 1);
+    EXPECT_EQ(place_of(4096), 3);
+    EXPECT_EQ(place_of(4095), 3);
+    EXPECT_EQ(place_of(2048), 3);
+    EXPECT_EQ(place_of(2047), -1) << "less than half of 4,096, more than 1,024";
+    EXPECT_EQ(place_of(600), 2);
+    EXPECT_EQ(place_of(1), -1);
+  }
+}
+
+TEST(FindMatmulChoice, AnotherProductsAlgorithmIsNotTaken) {
+  MatmulProblem other = Problem(4096);
+  other.has_bias = false;
+  EXPECT_EQ(FindMatmulChoice({{other, 1}}, Problem(4096)), nullptr);
+  other = Problem(4096);
+  other.ldd += 8;
+  EXPECT_EQ(FindMatmulChoice({{other, 1}}, Problem(4096)), nullptr);
+  EXPECT_EQ(FindMatmulChoice({}, Problem(4096)), nullptr);
+}
+
 class MatmulChoicesFileTest : public testing::Test {
  protected:
   MatmulChoicesFileTest()
@@ -124,7 +163,7 @@ TEST(MatmulChoices, BrokenTextIsRefusedAsAWhole) {
   EXPECT_THAT(ErrorOf(R"({"choices": {}, "gpu": "NVIDIA H200", "cublaslt_version": 130200})"),
               HasSubstr("choices"));
   for (const auto& [from, to] : std::vector<std::pair<std::string, std::string>>{
-           {"\"index\":2", "\"index\":8"},
+           {"\"index\":2", "\"index\":16"},
            {"\"index\":2", "\"index\":-1"},
            {"\"index\":2", "\"index\":2.0"},
            {"\"index\":2", "\"place\":2"},

@@ -62,6 +62,14 @@ absl::Status InitLayouts(const MatmulProblem& p, MatmulPlan& plan) {
   return InitLayout(plan.d, p.output_dtype, p.m, p.n, p.ldd);
 }
 
+// All but the algorithm.
+absl::StatusOr<MatmulPlan> Describe(const MatmulProblem& problem) {
+  MatmulPlan plan{};
+  MT_RETURN_IF_ERROR(InitOperation(problem, plan));
+  MT_RETURN_IF_ERROR(InitLayouts(problem, plan));
+  return plan;
+}
+
 absl::Status InitPreference(cublasLtMatmulPreferenceOpaque_t& preference) {
   MT_RETURN_IF_ERROR(
       CublasStatus(cublasLtMatmulPreferenceInit(&preference), "cublasLtMatmulPreferenceInit"));
@@ -90,9 +98,7 @@ absl::Status CublasStatus(cublasStatus_t status, const char* what) {
 
 absl::StatusOr<std::vector<MatmulPlan>> FindMatmulPlans(cublasLtHandle_t handle,
                                                         const MatmulProblem& problem, int most) {
-  MatmulPlan plan{};
-  MT_RETURN_IF_ERROR(InitOperation(problem, plan));
-  MT_RETURN_IF_ERROR(InitLayouts(problem, plan));
+  MT_ASSIGN_OR_RETURN(MatmulPlan plan, Describe(problem));
   cublasLtMatmulPreferenceOpaque_t preference;
   MT_RETURN_IF_ERROR(InitPreference(preference));
   std::vector<cublasLtMatmulHeuristicResult_t> found(most);
@@ -112,6 +118,22 @@ absl::StatusOr<std::vector<MatmulPlan>> FindMatmulPlans(cublasLtHandle_t handle,
     plans.push_back(plan);
   }
   return plans;
+}
+
+absl::StatusOr<MatmulPlan> MatmulPlanWith(cublasLtHandle_t handle,
+                                          const cublasLtMatmulAlgo_t& algorithm,
+                                          const MatmulProblem& problem) {
+  MT_ASSIGN_OR_RETURN(MatmulPlan plan, Describe(problem));
+  cublasLtMatmulHeuristicResult_t result;
+  const cublasStatus_t status = cublasLtMatmulAlgoCheck(handle, &plan.operation, &plan.a, &plan.b,
+                                                        &plan.c, &plan.d, &algorithm, &result);
+  if (status != CUBLAS_STATUS_SUCCESS || result.workspaceSize > size_t{kMatmulScratchBytes}) {
+    return absl::UnimplementedError(absl::StrCat(
+        "cuBLASLt: an algorithm does not serve a product of m = ", problem.m, ", n = ", problem.n,
+        ", k = ", problem.k, ": ", cublasLtGetStatusString(status)));
+  }
+  plan.algorithm = algorithm;
+  return plan;
 }
 
 absl::Status RunMatmul(cublasLtHandle_t handle, MatmulPlan plan, const MatmulOperands& operands,

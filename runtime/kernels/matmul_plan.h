@@ -27,6 +27,11 @@ struct MatmulPlan {
 absl::StatusOr<std::vector<MatmulPlan>> FindMatmulPlans(cublasLtHandle_t handle,
                                                         const MatmulProblem& problem, int most);
 
+// A plan for `problem` on the algorithm of another's. UNIMPLEMENTED when it does not serve.
+absl::StatusOr<MatmulPlan> MatmulPlanWith(cublasLtHandle_t handle,
+                                          const cublasLtMatmulAlgo_t& algorithm,
+                                          const MatmulProblem& problem);
+
 // Enqueues the product. `scratch`: kMatmulScratchBytes.
 absl::Status RunMatmul(cublasLtHandle_t handle, MatmulPlan plan, const MatmulOperands& operands,
                        void* scratch, cudaStream_t stream);

@@ -320,6 +320,35 @@ TEST_P(Matmul, EveryChoiceIsRightAndRepeats) {
   }
 }
 
+TEST_P(Matmul, ChoicesMeasuredForMoreTokensServeFewer) {
+  TestMatrix x = X();
+  TestMatrix weight = Weight();
+  TestMatrix dy = Dy();
+  TestMatrix y = Empty(dtype(), size().out);
+  DeviceArray<float> dw(size().out * size().in);
+  const auto forward = ForwardCall(x.View(), weight.View(), y.View(), {}, dtype());
+  const auto backward = BackwardWeightCall(dy.View(), x.View(), dw.data(), false, dtype());
+  ASSERT_TRUE(forward.ok() && backward.ok());
+  MatmulProblem longer_forward = forward->problem;
+  longer_forward.n *= 2;
+  MatmulProblem longer_backward = backward->problem;
+  longer_backward.k *= 2;
+  for (int choice = 0; choice < kMatmulCandidates; ++choice) {
+    SCOPED_TRACE(choice);
+    const auto multiplier =
+        MatrixMultiplier::Create({{longer_forward, choice}, {longer_backward, choice}});
+    ASSERT_TRUE(multiplier.ok()) << multiplier.status();
+    scratch_.Poison();
+    ASSERT_EQ((*multiplier)->Forward(x.View(), weight.View(), y.View(), {}, dtype(), Context()),
+              absl::OkStatus());
+    ASSERT_EQ(
+        (*multiplier)->BackwardWeight(dy.View(), x.View(), dw.data(), false, dtype(), Context()),
+        absl::OkStatus());
+    ExpectClose(y.Download(), Product(x, weight), Tolerance(size().in));
+    ExpectClose(dw.Download(), WeightGradient(dy, x), FloatTolerance(size().tokens));
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Sizes, Matmul,
     testing::Combine(testing::Values(ComputeDtype::kFloat32, ComputeDtype::kBfloat16),

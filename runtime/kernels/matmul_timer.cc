@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <random>
 #include <string>
 #include <utility>
@@ -102,11 +103,41 @@ absl::StatusOr<std::vector<double>> MatmulTimer::Time(const MatmulSample& sample
       DropSlow(timing.drop_factor, candidates);
     }
   }
+  const bool lasts =
+      timing.lasting_seconds > 0 && Median(candidates.front().seconds) >= kShortRunSeconds;
   std::vector<double> seconds;
   for (const Candidate& candidate : candidates) {
-    seconds.push_back(Median(candidate.seconds));
+    seconds.push_back(candidate.dropped ? std::numeric_limits<double>::infinity()
+                                        : Median(candidate.seconds));
+    if (lasts && !candidate.dropped) {
+      MT_ASSIGN_OR_RETURN(seconds.back(),
+                          LastingSeconds(operands, timing.lasting_seconds, candidate));
+    }
   }
   return seconds;
+}
+
+absl::StatusOr<double> MatmulTimer::LastingSeconds(const MatmulOperands& operands, double seconds,
+                                                   const Candidate& candidate) {
+  const auto half = static_cast<int64_t>(std::ceil(seconds / 2 / Median(candidate.seconds)));
+  MT_RETURN_IF_ERROR(RunTimes(operands, half, candidate.plan));
+  MT_RETURN_IF_ERROR(CudaStatus(cudaEventRecord(events_[0], nullptr), "cudaEventRecord"));
+  MT_RETURN_IF_ERROR(RunTimes(operands, half, candidate.plan));
+  MT_RETURN_IF_ERROR(CudaStatus(cudaEventRecord(events_[1], nullptr), "cudaEventRecord"));
+  MT_RETURN_IF_ERROR(CudaStatus(cudaEventSynchronize(events_[1]), "timing of matrix products"));
+  float milliseconds = 0;
+  MT_RETURN_IF_ERROR(CudaStatus(cudaEventElapsedTime(&milliseconds, events_[0], events_[1]),
+                                "cudaEventElapsedTime"));
+  return milliseconds * 1e-3 / static_cast<double>(half);
+}
+
+absl::Status MatmulTimer::RunTimes(const MatmulOperands& operands, int64_t times,
+                                   const MatmulPlan& plan) {
+  char* const scratch = memory_ + size_bytes_ - kMatmulScratchBytes;
+  for (int64_t i = 0; i < times; ++i) {
+    MT_RETURN_IF_ERROR(RunMatmul(handle_, plan, operands, scratch, nullptr));
+  }
+  return absl::OkStatus();
 }
 
 void MatmulTimer::DropSlow(double drop_factor, std::vector<Candidate>& candidates) {
@@ -156,15 +187,12 @@ absl::Status MatmulTimer::FillRandom(ComputeDtype dtype, char* to, int64_t size_
 
 absl::StatusOr<double> MatmulTimer::Round(const MatmulOperands& operands, int runs,
                                           std::vector<Candidate>& candidates) {
-  char* const scratch = memory_ + size_bytes_ - kMatmulScratchBytes;
   const auto record = [&](size_t event) {
     return CudaStatus(cudaEventRecord(events_[event], nullptr), "cudaEventRecord");
   };
   MT_RETURN_IF_ERROR(record(0));
   for (size_t i = 0; i < candidates.size(); ++i) {
-    for (int run = 0; run < runs && !candidates[i].dropped; ++run) {
-      MT_RETURN_IF_ERROR(RunMatmul(handle_, candidates[i].plan, operands, scratch, nullptr));
-    }
+    MT_RETURN_IF_ERROR(RunTimes(operands, candidates[i].dropped ? 0 : runs, candidates[i].plan));
     MT_RETURN_IF_ERROR(record(i + 1));
   }
   MT_RETURN_IF_ERROR(

@@ -24,15 +24,20 @@ struct MatmulTiming {
   // After kTrialRounds, candidates slower than the best by more than this factor are left out,
   // but never the first.
   double drop_factor = std::numeric_limits<double>::infinity();
+  // Each that is left then runs alone for so long, and the second half of that counts. Nothing is
+  // gained by it, and it is not done, where a run takes less than kShortRunSeconds.
+  double lasting_seconds = 0;
 };
 
 // Runs on the default stream of the current device and waits for it. A chip that is limited by its
 // power slows down after some time: so candidates take turns of kTurnSeconds, and none runs on a
-// cooler chip than another. One thread at a time.
+// cooler chip than another. But in turns all run at one clock: what a candidate's own hunger for
+// power costs shows only when it runs alone until the clock has followed. One thread at a time.
 class MatmulTimer {
  public:
   static constexpr double kTurnSeconds = 0.004;
   static constexpr int kTrialRounds = 3;
+  static constexpr double kShortRunSeconds = 0.0004;
 
   // Takes device memory for any one of `samples` at a time, until it ends.
   static absl::StatusOr<std::unique_ptr<MatmulTimer>> Create(
@@ -42,7 +47,8 @@ class MatmulTimer {
   MatmulTimer& operator=(const MatmulTimer&) = delete;
 
   // Seconds of one run of each of the heuristic's first kMatmulCandidates, in its order and by the
-  // GPU's clock, on random numbers: medians over rounds. `sample` is one of Create's.
+  // GPU's clock, on random numbers: medians over rounds, or the mean of the lasting run; infinity
+  // for what was left out. `sample` is one of Create's.
   absl::StatusOr<std::vector<double>> Time(const MatmulSample& sample, const MatmulTiming& timing);
 
  private:
@@ -66,6 +72,10 @@ class MatmulTimer {
                              std::vector<Candidate>& candidates);
 
   static void DropSlow(double drop_factor, std::vector<Candidate>& candidates);
+  // Seconds of one run in the second half of `seconds` of nothing else.
+  absl::StatusOr<double> LastingSeconds(const MatmulOperands& operands, double seconds,
+                                        const Candidate& candidate);
+  absl::Status RunTimes(const MatmulOperands& operands, int64_t times, const MatmulPlan& plan);
 
   std::vector<float> numbers_;
   cublasLtHandle_t handle_ = nullptr;

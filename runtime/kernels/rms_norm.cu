@@ -1,5 +1,3 @@
-#include <algorithm>
-
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/kernels/block_reduce.cuh"
@@ -39,12 +37,13 @@ __device__ float Normed(float x, float inverse_rms, float weight) {
   return x * inverse_rms * weight;
 }
 
-// One block a row.
+// One block a row, from the last: what was written last before is the likeliest to be in the cache.
 template <typename T, int N>
 __global__ void __launch_bounds__(kMaxThreads, 2) ForwardKernel(RmsNormForward arguments) {
   __shared__ float warp_sums[kMaxWarps];
   const int pack_count = arguments.width / N;
-  const int64_t row_start = blockIdx.x * arguments.width;
+  const int64_t row = gridDim.x - 1 - blockIdx.x;
+  const int64_t row_start = row * arguments.width;
   const HeldRow<T, N> x(static_cast<const T*>(arguments.x) + row_start, pack_count);
   const T* __restrict__ weight = static_cast<const T*>(arguments.weight);
   float squares = 0;
@@ -72,7 +71,7 @@ __global__ void __launch_bounds__(kMaxThreads, 2) ForwardKernel(RmsNormForward a
     }
   }
   if (threadIdx.x == 0 && arguments.inverse_rms != nullptr) {
-    arguments.inverse_rms[blockIdx.x] = inverse_rms;
+    arguments.inverse_rms[row] = inverse_rms;
   }
 }
 
@@ -142,10 +141,25 @@ __device__ void StoreResults(const BackwardRow<T, N>& row, float mean, const T* 
   }
 }
 
+// Brings what BackwardRow will read on its way into the L2 cache. One thread's work.
+template <typename T, int N>
+__device__ void PrefetchRow(const RmsNormBackward& arguments, int64_t row) {
+  if constexpr (N > 1) {  // whole packs of 16 bytes, as the instruction wants them
+    const int64_t row_bytes = arguments.width * static_cast<int64_t>(sizeof(T));
+    for (const void* matrix :
+         {arguments.x, arguments.normed_gradient, static_cast<const void*>(arguments.x_gradient)}) {
+      asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(
+                       static_cast<const char*>(matrix) + row * row_bytes),
+                   "r"(static_cast<int>(row_bytes)));
+    }
+  }
+}
+
 // With r = inverse rms, n = r x and g = d loss / d normed:
 // d weight = sum over rows of g n; d x = r (g w - n mean(g w n)).
-// A block takes the rows blockIdx.x, blockIdx.x + gridDim.x, ... and sums their share of the weight
-// gradient in shared memory, each thread its own columns.
+// A block takes every gridDim.x-th row, from the end, and sums their share of the weight gradient
+// in shared memory, each thread its own columns. A row's reads wait for nothing but the L2 cache:
+// the row before has fetched them.
 template <typename T, int N>
 __global__ void __launch_bounds__(kMaxThreads) BackwardKernel(RmsNormBackward arguments) {
   extern __shared__ __align__(16) float weight_sums[];
@@ -159,8 +173,11 @@ __global__ void __launch_bounds__(kMaxThreads) BackwardKernel(RmsNormBackward ar
   }
   __syncthreads();
   int turn = 0;
-  for (int64_t row = blockIdx.x; row < arguments.rows; row += gridDim.x, turn ^= 1) {
+  for (int64_t row = arguments.rows - 1 - blockIdx.x; row >= 0; row -= gridDim.x, turn ^= 1) {
     const BackwardRow<T, N> held(arguments, row, pack_count);
+    if (threadIdx.x == 0 && row >= gridDim.x) {
+      PrefetchRow<T, N>(arguments, row - gridDim.x);
+    }
     const float sum = BlockSum(SumProducts(held, weight, pack_count, weight_sums), warp_sums[turn]);
     StoreResults(held, sum * held.inverse_rms / static_cast<float>(width), weight, pack_count,
                  static_cast<T*>(arguments.x_gradient) + row * width,
@@ -214,7 +231,7 @@ absl::Status LaunchRmsNormBackward(const RmsNormBackward& arguments, cudaStream_
   if (arguments.rows == 0) {
     return absl::OkStatus();
   }
-  const int64_t groups = std::min(arguments.rows, kRmsNormRowGroups);
+  const int64_t groups = RmsNormRowGroups(arguments.rows, arguments.width);
   const int64_t shared_bytes = arguments.width * static_cast<int64_t>(sizeof(float));
   const auto launch = [&]<typename T, int N>(PackType<T, N>) {
     MT_RETURN_IF_ERROR(AllowSharedMemory(BackwardKernel<T, N>, shared_bytes));

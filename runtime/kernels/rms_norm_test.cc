@@ -20,7 +20,7 @@ struct Shape {
 };
 
 // Single elements, odd widths, more rows than row groups, and the widest.
-constexpr Shape kShapes[] = {{1, 1},     {3, 33},   {1100, 40},           {530, 100},
+constexpr Shape kShapes[] = {{1, 1},     {3, 33},   {1100, 40},           {540, 2056},
                              {37, 3584}, {5, 8192}, {2, kMaxRmsNormWidth}};
 
 class RmsNormTest : public testing::TestWithParam<ComputeDtype> {};

@@ -9,12 +9,16 @@
 namespace megatrain {
 
 // Sums over rows are formed in two steps: a block adds up one group of rows, then the groups'
-// sums are added in order. Both numbers are fixed, whatever the GPU: they decide the bits.
-inline constexpr int64_t kRmsNormRowGroups = 528;
-inline constexpr int64_t kBiasRowGroups = 256;
+// sums are added in order. The numbers of groups are fixed, whatever the GPU: they decide the bits.
+inline constexpr int64_t kBiasRowGroups = 528;
+
+// Narrow rows take small blocks, of which more run at once.
+inline int64_t RmsNormRowGroups(int64_t rows, int64_t width) {
+  return std::min<int64_t>(rows, width <= 2048 ? 1056 : 528);
+}
 
 inline int64_t RmsNormBackwardScratchBytes(int64_t rows, int64_t width) {
-  return std::min(rows, kRmsNormRowGroups) * width * static_cast<int64_t>(sizeof(float));
+  return RmsNormRowGroups(rows, width) * width * static_cast<int64_t>(sizeof(float));
 }
 
 inline int64_t BiasBackwardScratchBytes(int64_t rows, int64_t width) {

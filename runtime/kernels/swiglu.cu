@@ -14,7 +14,8 @@ __device__ float Sigmoid(float x) { return __fdividef(1.f, 1.f + expf(-x)); }
 // One formula for both directions, so that both give the same bits.
 __device__ float Activated(float gate, float sigmoid, float up) { return gate * sigmoid * up; }
 
-// A block's tile: kTilePacks packs of one row.
+// A block's tile: kTilePacks packs of one row. The first blocks take the last tiles: what was
+// written last before is the likeliest to be in the cache.
 template <typename T, int N>
 struct Tile {
   int64_t row;
@@ -22,8 +23,8 @@ struct Tile {
   int pack_count;  // of the row
 
   __device__ Tile(int64_t width, int tiles_per_row)
-      : row(blockIdx.x / tiles_per_row),
-        first_pack(blockIdx.x % tiles_per_row * kTilePacks + threadIdx.x),
+      : row((gridDim.x - 1 - blockIdx.x) / tiles_per_row),
+        first_pack((gridDim.x - 1 - blockIdx.x) % tiles_per_row * kTilePacks + threadIdx.x),
         pack_count(width / N) {}
 };
 

@@ -1,8 +1,8 @@
 #include "runtime/model/cuda_layer.h"
 
 #include "runtime/base/status_macros.h"
-#include "runtime/kernels/bias.h"
 #include "runtime/kernels/clear.h"
+#include "runtime/kernels/qkv_gradient.h"
 #include "runtime/kernels/rms_norm.h"
 #include "runtime/kernels/swiglu.h"
 
@@ -102,17 +102,7 @@ absl::Status CudaLayer::BackwardAttention(void* hidden_gradient, const LayerGrad
                                        gradients.output));
   MT_RETURN_IF_ERROR(model_.attention->Backward(Tensors(), input_.batch,
                                                 {.scratch = buffers_.scratch, .stream = stream_}));
-  MT_RETURN_IF_ERROR(LaunchRotateBackward(RotationOf(buffers_.qkv_gradient), stream_));
-  if (gradients.qkv_bias != nullptr) {
-    MT_RETURN_IF_ERROR(LaunchBiasBackward({.y_gradient = buffers_.qkv_gradient,
-                                           .rows = tokens_,
-                                           .width = qkv_width_,
-                                           .row_stride = qkv_width_,
-                                           .bias_gradient = gradients.qkv_bias,
-                                           .scratch = buffers_.scratch,
-                                           .dtype = dtype_},
-                                          stream_));
-  }
+  MT_RETURN_IF_ERROR(RotateBackward(gradients.qkv_bias));
   MT_RETURN_IF_ERROR(MultiplyBack(qkv_gradient, input_.weights.qkv,
                                   Rows(buffers_.attention_normed_gradient, width_)));
   MT_RETURN_IF_ERROR(BackwardNorm({.x = input_.hidden,
@@ -123,6 +113,20 @@ absl::Status CudaLayer::BackwardAttention(void* hidden_gradient, const LayerGrad
                                    .weight_gradient = gradients.attention_norm},
                                   hidden_gradient));
   return AddWeightGradient(qkv_gradient, Rows(buffers_.attention_normed, width_), gradients.qkv);
+}
+
+absl::Status CudaLayer::RotateBackward(float* bias_gradient) {
+  const Rotation rotation = RotationOf(buffers_.qkv_gradient);
+  if (bias_gradient == nullptr) {
+    return LaunchRotateBackward(rotation, stream_);
+  }
+  const AttentionShape& attention = model_.shape.attention;
+  return LaunchRotateBackwardAndSum(
+      {.rotation = rotation,
+       .head_count = attention.heads + int64_t{2} * attention.kv_heads,
+       .bias_gradient = bias_gradient,
+       .scratch = buffers_.scratch},
+      stream_);
 }
 
 absl::Status CudaLayer::BackwardNorm(RmsNormBackward norm, void* hidden_gradient) {

@@ -53,6 +53,9 @@ class CudaLayer {
   absl::Status BackwardMlp(void* hidden_gradient, const LayerGradients& gradients);
   absl::Status BackwardAttention(void* hidden_gradient, const LayerGradients& gradients);
 
+  // Of `qkv_gradient`, whose sums over tokens are added to `bias_gradient` where it is not null.
+  absl::Status RotateBackward(float* bias_gradient);
+
   // `norm` names the tensors; its gradient is added to `hidden_gradient`.
   absl::Status BackwardNorm(RmsNormBackward norm, void* hidden_gradient);
   absl::Status Norm(const void* x, const void* weight, void* normed, float* inverse_rms);

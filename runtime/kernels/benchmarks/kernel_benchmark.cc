@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "runtime/kernels/benchmarks/measurement.h"
-#include "runtime/kernels/bias.h"
 #include "runtime/kernels/cross_entropy.h"
+#include "runtime/kernels/qkv_gradient.h"
 #include "runtime/kernels/rms_norm.h"
 #include "runtime/kernels/rope.h"
 #include "runtime/kernels/rows.h"
@@ -100,6 +100,14 @@ void MeasureRotation() {
                              .dtype = kDtype};
   Measure("rope forward", 2 * kTokens * (kHeads + kKvHeads) * kHeadDim * 2,
           [&] { return LaunchRotateForward(rotation, nullptr); });
+  const auto bias_gradient = RandomNumbers<float>(kQkvWidth);
+  const auto scratch = AllocateArray<char>(BiasBackwardScratchBytes(kTokens, kQkvWidth));
+  const QkvGradient gradient = {.rotation = rotation,
+                                .head_count = kHeads + 2 * kKvHeads,
+                                .bias_gradient = bias_gradient.get(),
+                                .scratch = scratch.get()};
+  Measure("rope backward, bias", kTokens * (2 * (kHeads + kKvHeads) + kKvHeads) * kHeadDim * 2,
+          [&] { return LaunchRotateBackwardAndSum(gradient, nullptr); });
 }
 
 void MeasureSwiglu() {
@@ -112,21 +120,6 @@ void MeasureSwiglu() {
     return LaunchSwigluBackward(gate_up.get(), activated.get(), kTokens, kMlpWidth, kDtype,
                                 nullptr);
   });
-}
-
-void MeasureBias() {
-  const auto gradient = RandomNumbers<__nv_bfloat16>(kTokens * kQkvWidth);
-  const auto bias_gradient = RandomNumbers<float>(kQkvWidth);
-  const auto scratch = AllocateArray<char>(BiasBackwardScratchBytes(kTokens, kQkvWidth));
-  const BiasBackward backward = {.y_gradient = gradient.get(),
-                                 .rows = kTokens,
-                                 .width = kQkvWidth,
-                                 .row_stride = kQkvWidth,
-                                 .bias_gradient = bias_gradient.get(),
-                                 .scratch = scratch.get(),
-                                 .dtype = kDtype};
-  Measure("bias backward", kTokens * kQkvWidth * 2,
-          [&] { return LaunchBiasBackward(backward, nullptr); });
 }
 
 void MeasureCrossEntropy() {
@@ -176,7 +169,6 @@ int main() {
   megatrain::MeasureRmsNorm();
   megatrain::MeasureRotation();
   megatrain::MeasureSwiglu();
-  megatrain::MeasureBias();
   megatrain::MeasureCrossEntropy();
   megatrain::MeasureRows();
   return 0;
