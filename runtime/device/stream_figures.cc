@@ -28,6 +28,10 @@ std::string_view WaitReasonName(WaitReason reason) {
       return "slab_free";
     case WaitReason::kUnitUpdated:
       return "unit_updated";
+    case WaitReason::kActivations:
+      return "activations";
+    case WaitReason::kStashFree:
+      return "stash_free";
     case WaitReason::kNorm:
       return "norm";
     case WaitReason::kNoWork:

@@ -14,8 +14,8 @@ namespace megatrain {
 // One in-order queue of work each.
 enum class StreamKind {
   kCompute,       // the templates' forward and backward
-  kHostToDevice,  // weights
-  kDeviceToHost,  // gradients
+  kHostToDevice,  // weights, and activations on their way back
+  kDeviceToHost,  // gradients, and activations that wait on the host for their backward
   kOptimizer,     // norm and AdamW, on the host
 };
 
@@ -30,14 +30,17 @@ enum class WaitReason {
   kGradientReady,  // d2h, for a unit's final gradient
   kSlabFree,       // compute, for the copy of the gradient slot's last unit to the host
   kUnitUpdated,    // h2d, for the optimizer's update of a unit
+  kActivations,    // for what a layer left for its backward: d2h for its forward, h2d for its copy
+                   // on the host, compute for its way back
+  kStashFree,      // compute and h2d, for where such activations are to lie on the device
   kNorm,           // optimizer, for all gradients; compute, for their norm before its own updates
   kNoWork,         // nothing is enqueued
 };
 
-inline constexpr std::array kAllWaitReasons = {WaitReason::kWeightsReady,  WaitReason::kSlotFree,
-                                               WaitReason::kGradientReady, WaitReason::kSlabFree,
-                                               WaitReason::kUnitUpdated,   WaitReason::kNorm,
-                                               WaitReason::kNoWork};
+inline constexpr std::array kAllWaitReasons = {
+    WaitReason::kWeightsReady, WaitReason::kSlotFree,    WaitReason::kGradientReady,
+    WaitReason::kSlabFree,     WaitReason::kUnitUpdated, WaitReason::kActivations,
+    WaitReason::kStashFree,    WaitReason::kNorm,        WaitReason::kNoWork};
 inline constexpr int kWaitReasonCount = static_cast<int>(kAllWaitReasons.size());
 
 // As metrics spell them: "compute", "h2d", ...; "weights_ready", "slot_free", ...

@@ -147,28 +147,16 @@ HostStore::PinReport HostStore::Pin(PagePinner& pinner, std::span<const Plane> p
     }
   }
   for (const Plane plane : planes) {
-    report.refusal.Update(PinPlane(pinner, arena(plane), chunk_bytes, report));
+    PinnedRanges ranges;
+    if (report.refusal.ok()) {
+      report.refusal = PinArena(pinner, arena(plane), chunk_bytes, ranges);
+    }
+    report.pinned_bytes += ranges.size_bytes;
+    for (void* const data : ranges.first_bytes) {
+      pinned_.push_back({&pinner, data});
+    }
   }
   return report;
-}
-
-// A chunk holds no more than chunk_bytes, and only parts whose memory is one piece: not each
-// system can pin a range that consists of several mappings.
-absl::Status HostStore::PinPlane(PagePinner& pinner, const PageArena& arena, int64_t chunk_bytes,
-                                 PinReport& report) {
-  for (int first = 0; first < unit_count() && report.refusal.ok();) {
-    int64_t bytes = arena.size_bytes(first);
-    int next = first + 1;
-    while (next < unit_count() && arena.continues(next) &&
-           bytes + arena.size_bytes(next) <= chunk_bytes) {
-      bytes += arena.size_bytes(next++);
-    }
-    MT_RETURN_IF_ERROR(pinner.Pin(arena.data(first), bytes));
-    pinned_.push_back({&pinner, arena.data(first)});
-    report.pinned_bytes += bytes;
-    first = next;
-  }
-  return absl::OkStatus();
 }
 
 HostStore::Access HostStore::BeginAccess(int unit) {

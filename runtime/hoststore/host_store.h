@@ -16,6 +16,7 @@
 #include "runtime/config/model_layout.h"
 #include "runtime/hoststore/page_arena.h"
 #include "runtime/hoststore/page_pinner.h"
+#include "runtime/hoststore/pin_arena.h"
 
 namespace megatrain {
 
@@ -62,14 +63,13 @@ class HostStore {
   absl::StatusOr<PopulateReport> Populate(int threads, const Progress& progress);
 
   // Pins whole planes, in that order, until one call is refused; what was pinned until then stays
-  // so. In calls of at most `chunk_bytes`, or one unit, because drivers fail at 512 GiB; no unit is
-  // divided. `pinner` outlives the store. Not with protect_idle_units.
+  // so. In calls of at most `chunk_bytes`, or one unit; no unit is divided. `pinner` outlives the
+  // store. Not with protect_idle_units.
   struct PinReport {
     int64_t requested_bytes = 0;
     int64_t pinned_bytes = 0;
     absl::Status refusal;
   };
-  static constexpr int64_t kPinChunkBytes = int64_t{64} << 30;
   PinReport Pin(PagePinner& pinner, std::span<const Plane> planes,
                 int64_t chunk_bytes = kPinChunkBytes);
 
@@ -118,8 +118,6 @@ class HostStore {
 
   PageArena& arena(Plane plane) { return *arenas_[static_cast<int>(plane)]; }
   void* At(Plane plane, int unit);
-  absl::Status PinPlane(PagePinner& pinner, const PageArena& arena, int64_t chunk_bytes,
-                        PinReport& report);
   void EndAccess(int unit) ABSL_LOCKS_EXCLUDED(mutex_);
   void SetProtection(int unit, int protection);
 

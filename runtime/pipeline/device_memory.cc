@@ -31,21 +31,22 @@ class Cursor {
   int64_t end_bytes_ = 0;
 };
 
-// The most elements that a unit has whose weights go to the slot. Slots that layers share come
-// before those of single layers, and all layers may be of a size.
+// The most elements that a unit has whose weights go to the slot; none may. Slots that layers share
+// come before those of single layers, and all layers may be of a size.
 class SlotSizes {
  public:
   SlotSizes(const ModelLayout& layout, const ScheduleShape& shape) {
     for (int unit = 0; unit < shape.unit_count(); ++unit) {
       const int64_t elements = layout.units[unit].element_count;
       const int own = shape.OwnWeightSlot(unit);
-      (own < 0 ? streamed_ : own_[own]) = std::max(own < 0 ? streamed_ : 0, elements);
+      int64_t& slot = own < 0 ? streamed_ : own_[own];
+      slot = std::max(slot, elements);
     }
   }
 
   int64_t operator[](int slot) const {
     const auto own = own_.find(slot);
-    return own == own_.end() ? streamed_ : own->second;
+    return own != own_.end() ? own->second : slot < kFirstLayerSlot ? 0 : streamed_;
   }
 
  private:
@@ -80,6 +81,70 @@ int64_t ActivationTokens(const PipelineOptions& options) {
   return RoundUp(options.max_step_tokens + padding, kActivationAlignmentTokens);
 }
 
+bool Stashes(const ScheduleShape& shape) {
+  for (int unit = 1; unit <= shape.layer_count; ++unit) {
+    if (shape.stashes(unit)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// Boundaries, what layers keep, and hidden gradients: of all micro-batches that live at once.
+void MapActivations(const ScheduleShape& shape, const PipelineOptions& options, int64_t token_bytes,
+                    DeviceMemoryMap& map, Cursor& cursor) {
+  const int64_t tokens = map.activation_tokens;
+  const int last = shape.layer_count;
+  for (int unit = 0; unit <= last; ++unit) {
+    const bool rolls = shape.rolls(unit) && unit < last;
+    const bool keeps = unit > 0 && !shape.stashes_kept(unit);
+    map.boundaries.push_back(cursor.Take(rolls ? 0 : tokens * token_bytes, map.bytes.activations));
+    map.kept.push_back(
+        cursor.Take(keeps ? tokens * options.kept_bytes_of(unit) : 0, map.bytes.activations));
+  }
+  map.hidden_gradients = cursor.Take(tokens * token_bytes, map.bytes.activations);
+  for (int unit = 0; unit < last; ++unit) {
+    if (shape.rolls(unit)) {
+      map.boundaries[unit] =
+          shape.rolling_index(unit) == 0 ? map.boundaries[last] : map.hidden_gradients;
+    }
+  }
+}
+
+// The ring of slots, and the host's parts.
+void MapStash(const ScheduleShape& shape, const PipelineOptions& options, int64_t token_bytes,
+              DeviceMemoryMap& map, Cursor& cursor) {
+  if (!Stashes(shape)) {
+    return;
+  }
+  const int64_t slot_tokens = RoundUp(options.max_micro_batch_tokens, kActivationAlignmentTokens);
+  map.host_parts.resize(HostBoundaryPart(shape.head_unit()), 0);
+  for (int unit = 1; unit <= shape.layer_count; ++unit) {
+    StashSizes& sizes = map.stash_sizes;
+    if (shape.stashes_boundary(unit)) {
+      sizes.boundary_bytes = RoundUp(slot_tokens * token_bytes, kDeviceAlignmentBytes);
+      map.host_parts[HostBoundaryPart(unit)] = map.activation_tokens * token_bytes;
+    }
+    if (shape.stashes_kept(unit)) {
+      const int64_t kept_bytes = options.kept_bytes_of(unit);
+      sizes.kept_bytes = std::max(sizes.kept_bytes, slot_tokens * kept_bytes);
+      map.host_parts[HostKeptPart(unit)] = map.activation_tokens * kept_bytes;
+    }
+  }
+  const int64_t slot_bytes = map.stash_sizes.boundary_bytes + map.stash_sizes.kept_bytes;
+  for (int slot = 0; slot < shape.stash_slot_count; ++slot) {
+    map.stash_slots.push_back(cursor.Take(slot_bytes, map.bytes.activations));
+  }
+}
+
+std::vector<bool> StashesKept(const ModelLayout& layout, const PipelineOptions& options) {
+  std::vector<bool> stashes;
+  for (int unit = 0; unit <= layout.head_unit(); ++unit) {
+    stashes.push_back(options.stashes_kept(unit));
+  }
+  return stashes;
+}
+
 }  // namespace
 
 ScheduleShape MakeScheduleShape(const ModelLayout& layout, const PipelineOptions& options,
@@ -92,7 +157,10 @@ ScheduleShape MakeScheduleShape(const ModelLayout& layout, const PipelineOptions
               options.resident_weights ? layout.layer_count() : options.weight_slot_count,
           .gradient_slot_count = options.gradient_slot_count,
           .forward_only = forward_only,
-          .state_on_device = options.state_on_device};
+          .state_on_device = options.state_on_device,
+          .boundary_on_host = options.boundary_on_host,
+          .kept_on_host = StashesKept(layout, options),
+          .stash_slot_count = options.stash_slot_count};
 }
 
 DeviceMemoryMap MapDeviceMemory(const ModelLayout& layout, const PipelineOptions& options) {
@@ -125,14 +193,9 @@ DeviceMemoryMap MapDeviceMemory(const ModelLayout& layout, const PipelineOptions
     }
   }
   map.activation_tokens = ActivationTokens(options);
-  const int64_t boundary_bytes = map.activation_tokens * table->shape[1] * compute_bytes;
-  for (int unit = 0; unit < layout.head_unit(); ++unit) {
-    const int64_t kept_bytes = options.kept_token_bytes[static_cast<int>(options.keep_of(unit))];
-    map.boundaries.push_back(cursor.Take(boundary_bytes, map.bytes.activations));
-    map.kept.push_back(
-        cursor.Take(unit == 0 ? 0 : map.activation_tokens * kept_bytes, map.bytes.activations));
-  }
-  map.hidden_gradients = cursor.Take(boundary_bytes, map.bytes.activations);
+  const int64_t token_bytes = table->shape[1] * compute_bytes;
+  MapActivations(shape, options, token_bytes, map, cursor);
+  MapStash(shape, options, token_bytes, map, cursor);
   for (int slot = 0; slot < shape.activation_slot_count(); ++slot) {
     map.batch_tables.push_back(cursor.Take(options.batch_table_bytes, map.bytes.activations));
   }

@@ -41,23 +41,42 @@ struct DeviceState {
   DeviceRegion moment2;
 };
 
+// How a slot for one micro-batch's stashed activations is divided, and what a layer's share of
+// the host is; all 0 where nothing is stashed.
+struct StashSizes {
+  int64_t boundary_bytes = 0;  // of a slot, at its start; what the layer keeps follows
+  int64_t kept_bytes = 0;      // of a slot, for the layer that stashes most
+};
+
 // Where everything lies in one arena of bytes.total() bytes.
 struct DeviceMemoryMap {
   std::vector<DeviceRegion> weight_slots;    // by weight slot, in compute dtype
   std::vector<DeviceRegion> gradient_slots;  // by gradient slot, fp32 by the unit's layout
   DeviceRegion tied_matrix_gradient;         // of a tied model, fp32 [vocab, d]: the head's part
   std::vector<DeviceState> states;           // by unit
-  std::vector<DeviceRegion> boundaries;      // by unit below the head, [activation_tokens, d]
-  std::vector<DeviceRegion> kept;            // by unit below the head, of all activation tokens
-  DeviceRegion hidden_gradients;             // [activation_tokens, d]
-  std::vector<DeviceRegion> batch_tables;    // by activation slot
-  DeviceRegion results;                      // by ResultsLayout
-  DeviceRegion load_staging;                 // DeviceMath::LoadFloats'
-  DeviceRegion sum_scratch;                  // DeviceMath::SumOfSquares'
+  // By unit below the head, [activation_tokens, d]. A boundary that goes to the host lies in the
+  // region of the last one or in `hidden_gradients`, with every other one of its kind.
+  std::vector<DeviceRegion> boundaries;
+  std::vector<DeviceRegion> kept;         // by unit below the head, of all activation tokens
+  DeviceRegion hidden_gradients;          // [activation_tokens, d]
+  std::vector<DeviceRegion> stash_slots;  // each for one micro-batch
+  StashSizes stash_sizes;
+  std::vector<DeviceRegion> batch_tables;  // by activation slot
+  DeviceRegion results;                    // by ResultsLayout
+  DeviceRegion load_staging;               // DeviceMath::LoadFloats'
+  DeviceRegion sum_scratch;                // DeviceMath::SumOfSquares'
   DeviceRegion workspace;
   int64_t activation_tokens = 0;  // micro-batches whose boundaries live at once, aligned each
   DeviceBytes bytes;
+
+  // Bytes on the host, not of the arena: HostBoundaryPart and HostKeptPart of every unit below the
+  // head, each of all activation tokens. Empty when nothing is stashed. What they take is
+  // PinnedArena::Bytes.
+  std::vector<int64_t> host_parts;
 };
+
+inline int HostBoundaryPart(int unit) { return 2 * unit; }  // the input of the layer
+inline int HostKeptPart(int unit) { return 2 * unit + 1; }
 
 // Requires positive limits and counts in `options`.
 DeviceMemoryMap MapDeviceMemory(const ModelLayout& layout, const PipelineOptions& options);

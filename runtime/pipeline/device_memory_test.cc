@@ -23,8 +23,17 @@ std::vector<DeviceRegion> AllRegions(const DeviceMemoryMap& map) {
       map.tied_matrix_gradient, map.hidden_gradients, map.results,
       map.load_staging,         map.sum_scratch,      map.workspace};
   for (const auto* list :
-       {&map.weight_slots, &map.gradient_slots, &map.boundaries, &map.kept, &map.batch_tables}) {
+       {&map.weight_slots, &map.gradient_slots, &map.kept, &map.batch_tables, &map.stash_slots}) {
     regions.insert(regions.end(), list->begin(), list->end());
+  }
+  for (size_t unit = 0; unit < map.boundaries.size(); ++unit) {
+    const int64_t offset = map.boundaries[unit].offset_bytes;
+    const bool rolls =
+        unit + 1 < map.boundaries.size() && (offset == map.hidden_gradients.offset_bytes ||
+                                             offset == map.boundaries.back().offset_bytes);
+    if (!rolls) {
+      regions.push_back(map.boundaries[unit]);
+    }
   }
   for (const DeviceState& state : map.states) {
     regions.insert(regions.end(), {state.lo, state.moment1, state.moment2});
@@ -54,6 +63,10 @@ TEST(DeviceMemoryTest, RegionsFillTheArenaWithoutOverlap) {
         options.keep = std::vector<KeepLevel>(6, KeepLevel::kAll);
         options.kept_token_bytes = {0, 10, 20, 30};
         options.batch_table_bytes = 100;
+        if (order == MicroBatchOrder::kLayerMajor) {
+          options.boundary_on_host = {false, true, false, true, true, false};
+          options.kept_on_host = {false, false, true, true, false, false};
+        }
         const DeviceMemoryMap map = MapDeviceMemory(SmallLayout(tied), options);
         int64_t end = 0;
         for (const DeviceRegion& region : AllRegions(map)) {
@@ -71,7 +84,7 @@ TEST(DeviceMemoryTest, CountsSlotsByPlacement) {
   const ModelLayout layout = SmallLayout(/*tied=*/false);
   const int64_t embedding = layout.units[0].element_count;
   const int64_t layer = layout.units[1].element_count;
-  const int64_t head = layout.units.back().element_count;
+  const int64_t ends = std::max(embedding, layout.units.back().element_count);  // they share
 
   PipelineOptions options = Options();
   const auto expect_weights = [&](int64_t size_bytes) {
@@ -79,13 +92,13 @@ TEST(DeviceMemoryTest, CountsSlotsByPlacement) {
     EXPECT_GE(actual, size_bytes);
     EXPECT_LE(actual, size_bytes + 6 * kDeviceAlignmentBytes);
   };
-  expect_weights(4 * (embedding + head + 2 * layer));
+  expect_weights(4 * (ends + 2 * layer));
   options.compute_dtype = ComputeDtype::kBfloat16;
-  expect_weights(2 * (embedding + head + 2 * layer));
+  expect_weights(2 * (ends + 2 * layer));
   options.resident_weights = true;
-  expect_weights(2 * (embedding + head + 4 * layer));
+  expect_weights(2 * (ends + 4 * layer));
 
-  const int64_t three = 4 * (embedding + head + 3 * layer);
+  const int64_t three = 4 * (ends + 3 * layer);
   EXPECT_GE(MapDeviceMemory(layout, options).bytes.gradients, three);
   EXPECT_LE(MapDeviceMemory(layout, options).bytes.gradients, three + 5 * kDeviceAlignmentBytes);
   options.order = MicroBatchOrder::kMicroBatchMajor;
@@ -115,6 +128,48 @@ TEST(DeviceMemoryTest, KeptActivationsCountByLayerAndToken) {
                   KeepLevel::kAttention, KeepLevel::kNothing, KeepLevel::kNothing};
   const DeviceMemoryMap map = MapDeviceMemory(SmallLayout(false), options);
   EXPECT_EQ(map.bytes.activations, none + map.activation_tokens * (256 + 64));
+}
+
+TEST(DeviceMemoryTest, WhatGoesToTheHostLeavesSlotsOnTheDevice) {
+  PipelineOptions options = Options();
+  options.kept_token_bytes = {0, 64, 128, 256};
+  options.keep = std::vector<KeepLevel>(6, KeepLevel::kAll);
+  options.stash_slot_count = 3;
+  const DeviceMemoryMap plain = MapDeviceMemory(SmallLayout(false), options);
+  EXPECT_TRUE(plain.host_parts.empty());
+  EXPECT_TRUE(plain.stash_slots.empty());
+
+  // Of four layers the inputs of three and what two of them keep.
+  options.boundary_on_host = {false, true, true, true, false, false};
+  options.kept_on_host = {false, true, true, false, false, false};
+  const DeviceMemoryMap map = MapDeviceMemory(SmallLayout(false), options);
+  const int64_t boundary = map.activation_tokens * 8 * 4;
+  const int64_t kept = map.activation_tokens * 256;
+  const int64_t slot = 128 * (8 * 4 + 256);  // 100 tokens, rounded up
+  EXPECT_EQ(map.bytes.activations, plain.bytes.activations - 3 * boundary - 2 * kept + 3 * slot);
+  EXPECT_EQ(map.stash_slots.size(), 3u);
+  int64_t host_bytes = 0;
+  for (const int64_t part_bytes : map.host_parts) {
+    host_bytes += part_bytes;
+  }
+  EXPECT_EQ(host_bytes, 3 * boundary + 2 * kept);
+  EXPECT_EQ(map.host_parts[HostBoundaryPart(4)] + map.host_parts[HostKeptPart(3)], 0);
+  // A layer never reads where it writes.
+  EXPECT_EQ(map.boundaries[0].offset_bytes, map.boundaries[4].offset_bytes);
+  EXPECT_EQ(map.boundaries[1].offset_bytes, map.hidden_gradients.offset_bytes);
+  EXPECT_EQ(map.boundaries[2].offset_bytes, map.boundaries[4].offset_bytes);
+}
+
+TEST(DeviceMemoryTest, EmbeddingAndHeadShareTheirSlotsWhereBothStream) {
+  const ModelLayout layout = SmallLayout(/*tied=*/false);
+  PipelineOptions options = Options();
+  EXPECT_EQ(MapDeviceMemory(layout, options).weight_slots[kHeadSlot].size_bytes, 0);
+  EXPECT_EQ(MapDeviceMemory(layout, options).gradient_slots[kHeadSlot].size_bytes, 0);
+  EXPECT_GE(MapDeviceMemory(layout, options).gradient_slots[kEmbeddingSlot].size_bytes,
+            4 * layout.units.back().element_count);
+  options.state_on_device = {false, false, false, false, false, true};
+  EXPECT_GE(MapDeviceMemory(layout, options).gradient_slots[kHeadSlot].size_bytes,
+            4 * layout.units.back().element_count);
 }
 
 TEST(DeviceMemoryTest, ATiedModelHasTwoAccumulatorsOfItsTable) {

@@ -17,6 +17,7 @@ absl::Status CheckOptions(const PipelineOptions& options) {
   };
   MT_RETURN_IF_ERROR(require(options.weight_slot_count >= 1, "weight_slot_count"));
   MT_RETURN_IF_ERROR(require(options.gradient_slot_count >= 1, "gradient_slot_count"));
+  MT_RETURN_IF_ERROR(require(options.stash_slot_count >= 1, "stash_slot_count"));
   MT_RETURN_IF_ERROR(require(options.max_micro_batches >= 1, "max_micro_batches"));
   MT_RETURN_IF_ERROR(require(options.max_micro_batch_tokens >= 1, "max_micro_batch_tokens"));
   MT_RETURN_IF_ERROR(
@@ -58,6 +59,11 @@ absl::StatusOr<std::unique_ptr<StepPipeline>> StepPipeline::Create(const Parts& 
 absl::Status StepPipeline::Allocate() {
   MT_ASSIGN_OR_RETURN(arena_, device_.Allocate(state_.map.bytes.total()));
   MT_ASSIGN_OR_RETURN(host_results_, device_.AllocateHost(state_.results_layout.size_bytes()));
+  if (!state_.map.host_parts.empty()) {
+    MT_ASSIGN_OR_RETURN(
+        state_.host_activations,
+        PinnedArena::Create(state_.map.host_parts, state_.pool.thread_count(), pinner_));
+  }
   state_.device = arena_->data();
   state_.host_results = host_results_->data();
   return absl::OkStatus();
@@ -66,6 +72,7 @@ absl::Status StepPipeline::Allocate() {
 StepPipeline::StepPipeline(const Parts& parts, const ModelLayout& layout,
                            const PipelineOptions& options)
     : device_(parts.device),
+      pinner_(parts.pinner),
       state_{.layout = layout,
              .store = parts.store,
              .templates = parts.templates,

@@ -15,6 +15,8 @@
 #include "runtime/device/device_math.h"
 #include "runtime/device/stream_figures.h"
 #include "runtime/hoststore/host_store.h"
+#include "runtime/hoststore/page_pinner.h"
+#include "runtime/hoststore/pinned_arena.h"
 #include "runtime/model/layer_template.h"
 #include "runtime/optimizer/optimizer_pool.h"
 #include "runtime/pipeline/pipeline_options.h"
@@ -46,11 +48,13 @@ class StepPipeline {
     HostStore& store;  // gradients of 2 or 4 bytes an element: rounded to bf16 or kept
     ModelTemplates& templates;
     OptimizerPool& pool;
+    PagePinner* pinner = nullptr;  // of that device; nullptr where it is the host
   };
 
-  // Takes all device memory at once, and copies there what is to stay: the store's weights and
-  // moments must be there by now. INVALID_ARGUMENT when an option is not positive or below what the
-  // templates need, RESOURCE_EXHAUSTED when the device has not that much.
+  // Takes all device memory, and all that activations need on the host, at once, and copies there
+  // what is to stay: the store's weights and moments must be there by now. INVALID_ARGUMENT when an
+  // option is not positive or below what the templates need, RESOURCE_EXHAUSTED when device or host
+  // have not that much.
   static absl::StatusOr<std::unique_ptr<StepPipeline>> Create(const Parts& parts,
                                                               const ModelLayout& layout,
                                                               const PipelineOptions& options);
@@ -78,8 +82,9 @@ class StepPipeline {
   // The same, and then the store holds the result, also of units whose state is on the device.
   absl::Status Drain();
 
-  // Device and pinned memory in use, all of it taken by Create.
+  // Device memory in use, and host memory beside the store, all of it taken by Create.
   int64_t device_bytes() const { return state_.map.bytes.total(); }
+  int64_t host_bytes() const { return PinnedArena::Bytes(state_.map.host_parts); }
 
   // By StreamKind; cumulative since Create.
   std::array<StreamFigures, kStreamCount> Figures() const;
@@ -98,6 +103,7 @@ class StepPipeline {
   int EvaluationGroupSize(std::span<const MicroBatch> micro_batches) const;
 
   Device& device_;
+  PagePinner* const pinner_;
   PipelineState state_;
   std::unique_ptr<DeviceBuffer> arena_;
   std::unique_ptr<DeviceBuffer> host_results_;

@@ -8,8 +8,11 @@
 #include <functional>
 #include <iostream>
 #include <limits>
+#include <map>
 #include <memory>
+#include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -42,6 +45,9 @@ struct Placement {
   int threads = 1;
   std::vector<bool> on_device = {};
   std::vector<KeepLevel> keep = {};
+  std::vector<bool> boundary_on_host = {};
+  std::vector<bool> kept_on_host = {};
+  int stash_slots = 1;
 };
 
 std::string Describe(const Placement& p) {
@@ -52,7 +58,11 @@ std::string Describe(const Placement& p) {
          " resident " + std::to_string(p.resident) + " threads " + std::to_string(p.threads) +
          " units on the device " +
          std::to_string(std::count(p.on_device.begin(), p.on_device.end(), true)) + " keeps " +
-         std::to_string(!p.keep.empty());
+         std::to_string(!p.keep.empty()) + " boundaries on the host " +
+         std::to_string(std::count(p.boundary_on_host.begin(), p.boundary_on_host.end(), true)) +
+         " kept there " +
+         std::to_string(std::count(p.kept_on_host.begin(), p.kept_on_host.end(), true)) +
+         " stash slots " + std::to_string(p.stash_slots);
 }
 
 // Of six units: the ends, a layer in the middle, all but one layer, all.
@@ -68,6 +78,56 @@ std::vector<KeepLevel> SomeKept() {
           KeepLevel::kAll,     KeepLevel::kAttention, KeepLevel::kNothing};
 }
 
+// What layers leave goes to the host: boundaries alone, what they keep alone, both, of all layers
+// or of some.
+void AddStashing(bool tied, ComputeDtype dtype, std::vector<Placement>& placements) {
+  const std::vector<bool> all(6, true);
+  const std::vector<bool> some = {false, true, false, true, true, false};
+  const std::vector<KeepLevel> everything(6, KeepLevel::kAll);
+  Placement base = {.tied = tied, .dtype = dtype, .threads = 2};
+  const auto add = [&](int slots, const std::vector<KeepLevel>& keep,
+                       const std::vector<bool>& boundaries, const std::vector<bool>& kept) {
+    base.stash_slots = slots;
+    base.keep = keep;
+    base.boundary_on_host = boundaries;
+    base.kept_on_host = kept;
+    placements.push_back(base);
+  };
+  for (const int slots : {1, 2, 5}) {
+    base.weight_slots = slots;
+    add(slots, {}, all, {});
+    add(slots, everything, all, all);
+    add(slots, SomeKept(), some, all);
+    add(slots, everything, {}, some);
+  }
+  base.on_device = {true, false, true, true, false, false};
+  add(2, SomeKept(), some, some);
+  base.on_device = {};
+  base.resident = true;
+  add(3, everything, some, all);
+}
+
+// A placement of its own by chance.
+Placement RandomPlacement(std::mt19937& random) {
+  const auto draw = [&random](int low, int high) {
+    return low + static_cast<int>(random() % static_cast<uint32_t>(high - low + 1));
+  };
+  Placement p = {.tied = draw(0, 1) == 1,
+                 .dtype = draw(0, 1) == 1 ? ComputeDtype::kBfloat16 : ComputeDtype::kFloat32,
+                 .weight_slots = draw(1, 4),
+                 .gradient_slots = draw(1, 4),
+                 .threads = draw(1, 2),
+                 .stash_slots = draw(1, 6)};
+  const bool some_on_device = draw(0, 2) == 0;
+  for (int unit = 0; unit < 6; ++unit) {
+    p.on_device.push_back(some_on_device && draw(0, 2) == 0);
+    p.keep.push_back(static_cast<KeepLevel>(draw(0, 3)));
+    p.boundary_on_host.push_back(draw(0, 2) > 0);
+    p.kept_on_host.push_back(draw(0, 2) > 0);
+  }
+  return p;
+}
+
 std::vector<Placement> AllPlacements() {
   std::vector<Placement> placements;
   for (const bool tied : {false, true}) {
@@ -81,6 +141,7 @@ std::vector<Placement> AllPlacements() {
           placements.push_back({tied, dtype, order, 2, 1, false, 2, on_device, SomeKept()});
         }
       }
+      AddStashing(tied, dtype, placements);
     }
   }
   return placements;
@@ -101,6 +162,9 @@ struct Rig {
                                          .resident_weights = p.resident,
                                          .state_on_device = p.on_device,
                                          .keep = p.keep,
+                                         .boundary_on_host = p.boundary_on_host,
+                                         .kept_on_host = p.kept_on_host,
+                                         .stash_slot_count = p.stash_slots,
                                          .compute_dtype = p.dtype,
                                          .max_micro_batch_tokens = kSmallMicroBatchTokens,
                                          .max_step_tokens = kSmallStepTokens,
@@ -187,6 +251,26 @@ TEST(StepPipelineTest, EveryOrderOfOperationsGivesTheSameBits) {
         EXPECT_EQ(sum, figures.wall);
       }
     }
+  }
+}
+
+TEST(StepPipelineTest, AnyMixOfActivationsOnTheHostGivesTheSameBits) {
+  constexpr uint32_t kSeed = 20261130;
+  std::cout << "seed " << kSeed << "\n";
+  std::mt19937 random(kSeed);
+  const std::vector<SmallStep> steps = SmallSteps(/*seed=*/13, 4);
+  std::map<std::pair<bool, ComputeDtype>, SmallOutcome> expected;
+  for (const bool tied : {false, true}) {
+    for (const auto dtype : {ComputeDtype::kFloat32, ComputeDtype::kBfloat16}) {
+      expected[{tied, dtype}] = TrainInPlainLoops(tied, dtype, steps);
+    }
+  }
+  for (int i = 0; i < 150; ++i) {
+    const Placement placement = RandomPlacement(random);
+    const uint32_t seed = random();
+    SCOPED_TRACE(Describe(placement) + " seed " + std::to_string(seed));
+    Rig rig(placement, std::make_unique<VirtualDevice>(seed));
+    ExpectEqual(rig.Train(steps, /*ahead=*/i % 3), expected[{placement.tied, placement.dtype}]);
   }
 }
 

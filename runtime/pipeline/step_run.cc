@@ -66,6 +66,10 @@ absl::Status StepRun::Dispatch(const Operation& operation, Launcher& launcher) {
   switch (operation.kind) {
     case OperationKind::kLoadWeights:
       return LoadWeights(operation, launcher);
+    case OperationKind::kStashActivations:
+    case OperationKind::kFetchActivations:
+      CopyActivations(operation, launcher);
+      break;
     case OperationKind::kEmbedForward:
       return Embed(operation, launcher);
     case OperationKind::kLayerForward:
@@ -109,6 +113,31 @@ absl::Status StepRun::LoadWeights(const Operation& operation, Launcher& launcher
   }
   launcher.CopyToDevice(slot, state_.store.hi(unit), count * SizeBytes(ComputeDtype::kBfloat16));
   return absl::OkStatus();
+}
+
+// What a layer leaves of a micro-batch, to its place on the host or back from there.
+void StepRun::CopyActivations(const Operation& operation, Launcher& launcher) {
+  const int unit = operation.unit;
+  const int slot = operation.activation_slot;
+  const bool leaves = operation.kind == OperationKind::kStashActivations;
+  const auto copy = [&](std::byte* device, std::byte* host, int64_t size_bytes) {
+    if (leaves) {
+      launcher.CopyToHost(host, device, size_bytes);
+    } else {
+      launcher.CopyToDevice(device, host, size_bytes);
+    }
+  };
+  const PinnedArena& host = *state_.host_activations;
+  if (state_.options.stashes_boundary(unit)) {
+    copy(leaves ? Boundary(unit - 1, slot) : At(state_.map.stash_slots[operation.stash_slot]),
+         host.data(HostBoundaryPart(unit)) + ActivationOffsetBytes(slot), BoundaryBytes(operation));
+  }
+  if (state_.options.stashes_kept(unit)) {
+    const int64_t tokens = RoundUpTokens(micro_batch_tokens(operation));
+    copy(StashedKept(operation.stash_slot),
+         host.data(HostKeptPart(unit)) + KeptOffsetBytes(unit, slot),
+         tokens * state_.options.kept_bytes_of(unit));
+  }
 }
 
 absl::Status StepRun::Embed(const Operation& operation, Launcher& launcher) {
@@ -260,6 +289,12 @@ void StepRun::PoisonFreedSlots(const Operation& operation, Launcher& launcher) {
     if (event.kind == EventKind::kSlotFree) {
       const DeviceRegion& slot = state_.map.weight_slots[event.index];
       launcher.Fill(At(slot), kPoison, slot.size_bytes);
+    } else if (event.kind == EventKind::kStashFree) {
+      const DeviceRegion& slot = state_.map.stash_slots[event.index];
+      launcher.Fill(At(slot), kPoison, slot.size_bytes);
+    } else if (event.kind == EventKind::kBoundaryFree) {
+      launcher.Fill(Boundary(operation.unit - 1, operation.activation_slot), kPoison,
+                    BoundaryBytes(operation));
     }
   }
 }
@@ -286,13 +321,42 @@ std::byte* StepRun::HiddenGradient(int activation_slot) {
 ModelTemplates::LayerArguments StepRun::LayerArguments(const Operation& operation) {
   const KeepLevel level =
       forward_only_ ? KeepLevel::kNothing : state_.options.keep_of(operation.unit);
-  const int64_t kept_bytes = activation_starts_[operation.activation_slot] *
-                             state_.options.kept_token_bytes[static_cast<int>(level)];
   return {.unit = operation.unit,
           .weights = Weights(operation),
-          .input = Boundary(operation.unit - 1, operation.activation_slot),
-          .kept = {.level = level, .data = At(state_.map.kept[operation.unit]) + kept_bytes},
+          .input = LayerInput(operation),
+          .kept = {.level = level, .data = KeptData(operation)},
           .overwrites_gradients = Overwrites(operation)};
+}
+
+// Backward finds a boundary that went to the host in its stash slot.
+const void* StepRun::LayerInput(const Operation& operation) {
+  const bool came_back = operation.kind == OperationKind::kLayerBackward &&
+                         state_.options.stashes_boundary(operation.unit);
+  return came_back ? At(state_.map.stash_slots[operation.stash_slot])
+                   : Boundary(operation.unit - 1, operation.activation_slot);
+}
+
+// Forward writes there, and backward reads.
+std::byte* StepRun::KeptData(const Operation& operation) {
+  const int unit = operation.unit;
+  if (forward_only_) {
+    return nullptr;  // nothing is kept
+  }
+  return state_.options.stashes_kept(unit)
+             ? StashedKept(operation.stash_slot)
+             : At(state_.map.kept[unit]) + KeptOffsetBytes(unit, operation.activation_slot);
+}
+
+std::byte* StepRun::StashedKept(int stash_slot) {
+  return At(state_.map.stash_slots[stash_slot]) + state_.map.stash_sizes.boundary_bytes;
+}
+
+int64_t StepRun::KeptOffsetBytes(int unit, int activation_slot) const {
+  return activation_starts_[activation_slot] * state_.options.kept_bytes_of(unit);
+}
+
+int64_t StepRun::BoundaryBytes(const Operation& operation) const {
+  return micro_batch_tokens(operation) * hidden_size() * SizeBytes(state_.options.compute_dtype);
 }
 
 int64_t StepRun::ActivationOffsetBytes(int activation_slot) const {

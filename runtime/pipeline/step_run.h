@@ -11,6 +11,7 @@
 #include "runtime/device/device.h"
 #include "runtime/device/device_math.h"
 #include "runtime/hoststore/host_store.h"
+#include "runtime/hoststore/pinned_arena.h"
 #include "runtime/model/layer_template.h"
 #include "runtime/optimizer/optimizer_pool.h"
 #include "runtime/pipeline/device_memory.h"
@@ -32,9 +33,10 @@ struct PipelineState {
   PipelineOptions options;
   DeviceMemoryMap map;
   ResultsLayout results_layout;
-  std::byte* device = nullptr;        // the arena that `map` describes
-  std::byte* host_results = nullptr;  // where a step's results go, by results_layout
-  int64_t update_count = 0;           // steps that updated; the optimizer stream's own
+  std::byte* device = nullptr;                    // the arena that `map` describes
+  std::unique_ptr<PinnedArena> host_activations;  // map.host_parts; nullptr when there are none
+  std::byte* host_results = nullptr;              // where a step's results go, by results_layout
+  int64_t update_count = 0;                       // steps that updated; the optimizer stream's own
 };
 
 // Makes the weights that the templates read of a unit whose state is on the device, after its
@@ -58,6 +60,7 @@ class StepRun final : public OperationRunner {
  private:
   absl::Status Dispatch(const Operation& operation, Launcher& launcher);
   absl::Status LoadWeights(const Operation& operation, Launcher& launcher);
+  void CopyActivations(const Operation& operation, Launcher& launcher);
   absl::Status Forward(const Operation& operation, Launcher& launcher);
   absl::Status Embed(const Operation& operation, Launcher& launcher);
   absl::Status Head(const Operation& operation, Launcher& launcher);
@@ -89,10 +92,15 @@ class StepRun final : public OperationRunner {
   }
   std::byte* Boundary(int unit, int activation_slot);
   std::byte* HiddenGradient(int activation_slot);
+  const void* LayerInput(const Operation& operation);
+  std::byte* KeptData(const Operation& operation);
+  std::byte* StashedKept(int stash_slot);
   ModelTemplates::LayerArguments LayerArguments(const Operation& operation);
   const void* HeadMatrix(const Operation& operation);
   float* HeadMatrixGradient(const Operation& operation);
   int64_t ActivationOffsetBytes(int activation_slot) const;
+  int64_t KeptOffsetBytes(int unit, int activation_slot) const;
+  int64_t BoundaryBytes(const Operation& operation) const;
   Workspace WorkspaceOf(Launcher& launcher);
   int64_t hidden_size() const;
   int64_t micro_batch_tokens(const Operation& operation) const;

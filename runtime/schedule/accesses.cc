@@ -17,6 +17,13 @@ class Collector {
         Read(ResourceKind::kHostWeights, operation_.unit);
         Write(ResourceKind::kWeightSlot, operation_.weight_slot);
         break;
+      case OperationKind::kStashActivations:
+        Stash();
+        break;
+      case OperationKind::kFetchActivations:
+        Read(ResourceKind::kHostActivations, StashIndex());
+        Write(ResourceKind::kStashSlot, operation_.stash_slot);
+        break;
       case OperationKind::kEmbedForward:
         ReadWeights();
         WriteBoundary(operation_.unit);
@@ -26,6 +33,9 @@ class Collector {
         ReadWeights();
         ReadBoundary(operation_.unit - 1);
         WriteBoundary(operation_.unit);
+        if (operation_.stash_slot >= 0) {
+          Write(ResourceKind::kStashSlot, operation_.stash_slot);
+        }
         Write(ResourceKind::kResults, 0);
         break;
       case OperationKind::kHead:
@@ -34,7 +44,7 @@ class Collector {
         break;
       case OperationKind::kLayerBackward:
         ReadWeights();
-        ReadBoundary(operation_.unit - 1);
+        ReadInput();
         Write(ResourceKind::kHiddenGradient, operation_.activation_slot);
         Write(ResourceKind::kGradientSlot, operation_.gradient_slot);
         break;
@@ -50,6 +60,27 @@ class Collector {
   }
 
  private:
+  // Takes the boundary away: its layer has read it by then.
+  void Stash() {
+    if (shape_.stashes_boundary(operation_.unit)) {
+      WriteBoundary(operation_.unit - 1);
+    }
+    if (operation_.stash_slot >= 0) {
+      Read(ResourceKind::kStashSlot, operation_.stash_slot);
+    }
+    Write(ResourceKind::kHostActivations, StashIndex());
+  }
+
+  // What backward finds of forward; it may overwrite what the layer kept.
+  void ReadInput() {
+    if (!shape_.stashes_boundary(operation_.unit)) {
+      ReadBoundary(operation_.unit - 1);
+    }
+    if (shape_.stashes(operation_.unit)) {
+      Write(ResourceKind::kStashSlot, operation_.stash_slot);
+    }
+  }
+
   void Head() {
     ReadWeights();
     if (shape_.tied) {
@@ -107,11 +138,14 @@ class Collector {
   }
 
   void ReadWeights() { Read(ResourceKind::kWeightSlot, operation_.weight_slot); }
+  int StashIndex() const {
+    return BoundaryIndex(shape_, operation_.unit, operation_.activation_slot);
+  }
   void ReadBoundary(int unit) {
-    Read(ResourceKind::kBoundary, BoundaryIndex(shape_, unit, operation_.activation_slot));
+    accesses_.push_back({BoundaryOf(shape_, unit, operation_.activation_slot), false});
   }
   void WriteBoundary(int unit) {
-    Write(ResourceKind::kBoundary, BoundaryIndex(shape_, unit, operation_.activation_slot));
+    accesses_.push_back({BoundaryOf(shape_, unit, operation_.activation_slot), true});
   }
   void Read(ResourceKind kind, int index) { accesses_.push_back({{kind, index}, false}); }
   void Write(ResourceKind kind, int index) { accesses_.push_back({{kind, index}, true}); }
@@ -133,6 +167,10 @@ const char* KindName(ResourceKind kind) {
       return "boundary";
     case ResourceKind::kHiddenGradient:
       return "hidden gradient";
+    case ResourceKind::kStashSlot:
+      return "stash slot";
+    case ResourceKind::kHostActivations:
+      return "host activations";
     case ResourceKind::kHostWeights:
       return "host weights of unit";
     case ResourceKind::kHostMoments:

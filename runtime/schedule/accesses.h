@@ -3,6 +3,7 @@
 #ifndef RUNTIME_SCHEDULE_ACCESSES_H_
 #define RUNTIME_SCHEDULE_ACCESSES_H_
 
+#include <compare>
 #include <string>
 #include <vector>
 
@@ -12,27 +13,29 @@ namespace megatrain {
 
 // Memory that two operations must not touch at once when one of them writes.
 enum class ResourceKind {
-  kWeightSlot,      // device
-  kGradientSlot,    // device
-  kSquares,         // device, of a unit: its sums of squares
-  kBoundary,        // device, of a unit and an activation slot
-  kHiddenGradient,  // device, of an activation slot
-  kHostWeights,     // hi and lo of a unit
-  kHostMoments,     // of a unit
-  kHostGradient,    // of a unit
-  kResults,         // device: losses, and marks of what is not finite
-  kHostResults,     // these and the sums of squares
-  kClip,            // the clip coefficient and the verdict on finiteness
-  kDeviceState,     // lo and moments of a unit on the device
+  kWeightSlot,       // device
+  kGradientSlot,     // device
+  kSquares,          // device, of a unit: its sums of squares
+  kBoundary,         // device, of a unit and an activation slot; see BoundaryOf
+  kHiddenGradient,   // device, of an activation slot
+  kStashSlot,        // device
+  kHostActivations,  // of a layer and an activation slot, see BoundaryIndex
+  kHostWeights,      // hi and lo of a unit
+  kHostMoments,      // of a unit
+  kHostGradient,     // of a unit
+  kResults,          // device: losses, and marks of what is not finite
+  kHostResults,      // these and the sums of squares
+  kClip,             // the clip coefficient and the verdict on finiteness
+  kDeviceState,      // lo and moments of a unit on the device
 };
 
-inline constexpr int kResourceKindCount = 12;
+inline constexpr int kResourceKindCount = 14;
 
 struct Resource {
   ResourceKind kind;
   int index;  // of the slot, unit or micro-batch; see BoundaryIndex
 
-  bool operator==(const Resource&) const = default;
+  auto operator<=>(const Resource&) const = default;
 };
 
 struct Access {
@@ -43,6 +46,20 @@ struct Access {
 // A boundary's index: unit's output for the micro-batch in an activation slot.
 inline int BoundaryIndex(const ScheduleShape& shape, int unit, int activation_slot) {
   return activation_slot * shape.unit_count() + unit;
+}
+
+// One of the two places of rolling boundaries, see ScheduleShape::rolls.
+inline Resource RollingPlace(const ScheduleShape& shape, int activation_slot, int place) {
+  return place == 0 ? Resource{ResourceKind::kBoundary,
+                               BoundaryIndex(shape, shape.layer_count, activation_slot)}
+                    : Resource{ResourceKind::kHiddenGradient, activation_slot};
+}
+
+// Where a unit's output lies: in memory of its own, or with those that roll.
+inline Resource BoundaryOf(const ScheduleShape& shape, int unit, int activation_slot) {
+  return shape.rolls(unit)
+             ? RollingPlace(shape, activation_slot, shape.rolling_index(unit))
+             : Resource{ResourceKind::kBoundary, BoundaryIndex(shape, unit, activation_slot)};
 }
 
 // In no particular order, each resource once.

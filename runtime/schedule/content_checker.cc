@@ -1,6 +1,8 @@
 #include <map>
+#include <set>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -27,6 +29,11 @@ struct Gradient {
   bool updated = false;
 };
 
+// Activations: a unit's, and a micro-batch's.
+using Item = std::pair<int, int>;
+
+Item ItemOf(const Operation& operation) { return {operation.unit, operation.micro_batch}; }
+
 // Interprets the operations in issue order, as one thread would run them.
 class ContentChecker {
  public:
@@ -45,6 +52,8 @@ class ContentChecker {
     gradient_owner_.clear();
     boundaries_.clear();
     hidden_gradients_.clear();
+    stash_slots_.clear();
+    host_activations_.clear();
     losses_ = 0;
     results_on_host_ = false;
     norm_known_ = false;
@@ -56,12 +65,21 @@ class ContentChecker {
     for (const Operation& operation : schedule.operations) {
       MT_RETURN_IF_ERROR(Run(operation));
       for (const EventKey& event : operation.records) {
-        if (event.kind == EventKind::kSlotFree) {
-          slots_.erase(event.index);
-        }
+        Free(event);
       }
     }
     return CheckComplete();
+  }
+
+  // What the event says is gone.
+  void Free(EventKey event) {
+    if (event.kind == EventKind::kSlotFree) {
+      slots_.erase(event.index);
+    } else if (event.kind == EventKind::kStashFree) {
+      stash_slots_.erase(event.index);
+    } else if (event.kind == EventKind::kBoundaryFree) {
+      boundaries_.erase(RollingPlace(shape_, event.index / 2, event.index % 2));
+    }
   }
 
   absl::Status CheckComplete() const {
@@ -87,6 +105,10 @@ class ContentChecker {
         }
         slots_[operation.weight_slot] = {operation.unit, versions_[operation.unit]};
         return absl::OkStatus();
+      case OperationKind::kStashActivations:
+        return Stash(operation);
+      case OperationKind::kFetchActivations:
+        return Fetch(operation);
       case OperationKind::kEmbedForward:
       case OperationKind::kLayerForward:
         return Forward(operation);
@@ -116,9 +138,39 @@ class ContentChecker {
     if (operation.unit > 0) {
       MT_RETURN_IF_ERROR(RequireBoundary(operation));
     }
-    boundaries_[BoundaryIndex(shape_, operation.unit, operation.activation_slot)] =
-        operation.micro_batch;
+    boundaries_[BoundaryOf(shape_, operation.unit, operation.activation_slot)] = ItemOf(operation);
+    if (shape_.rolls(operation.unit) && shape_.rolling_index(operation.unit) == 1) {
+      hidden_gradients_.erase(operation.activation_slot);
+    }
+    const bool stashes_kept =
+        !shape_.forward_only && operation.unit > 0 && shape_.stashes_kept(operation.unit);
+    return stashes_kept ? FillStashSlot(operation) : absl::OkStatus();
+  }
+
+  absl::Status FillStashSlot(const Operation& operation) {
+    if (stash_slots_.contains(operation.stash_slot)) {
+      return Error(Describe(operation), ": its stash slot was not freed");
+    }
+    stash_slots_[operation.stash_slot] = ItemOf(operation);
     return absl::OkStatus();
+  }
+
+  absl::Status Stash(const Operation& operation) {
+    if (shape_.stashes_boundary(operation.unit)) {
+      MT_RETURN_IF_ERROR(RequireBoundary(operation));
+    }
+    if (shape_.stashes_kept(operation.unit)) {
+      MT_RETURN_IF_ERROR(RequireStashSlot(operation));
+    }
+    host_activations_.insert(ItemOf(operation));
+    return absl::OkStatus();
+  }
+
+  absl::Status Fetch(const Operation& operation) {
+    if (!host_activations_.contains(ItemOf(operation))) {
+      return Error(Describe(operation), ": it is not on the host");
+    }
+    return FillStashSlot(operation);
   }
 
   absl::Status Head(const Operation& operation) {
@@ -131,20 +183,22 @@ class ContentChecker {
     if (operation.kind == OperationKind::kHeadLoss) {
       return absl::OkStatus();
     }
-    hidden_gradients_[operation.activation_slot] = {operation.micro_batch, operation.unit};
+    hidden_gradients_[operation.activation_slot] = ItemOf(operation);
+    boundaries_.erase(RollingPlace(shape_, operation.activation_slot, 1));
     return Accumulate(operation);
   }
 
   absl::Status Backward(const Operation& operation) {
     if (operation.unit > 0) {
       MT_RETURN_IF_ERROR(RequireWeights(operation, operation.weight_slot, operation.unit));
-      MT_RETURN_IF_ERROR(RequireBoundary(operation));
+      MT_RETURN_IF_ERROR(RequireInput(operation));
     }
-    HiddenGradient& hidden = hidden_gradients_[operation.activation_slot];
-    if (hidden.micro_batch != operation.micro_batch || hidden.unit != operation.unit + 1) {
+    // That of the input of the unit in it.
+    Item& hidden = hidden_gradients_[operation.activation_slot];
+    if (hidden != Item{operation.unit + 1, operation.micro_batch}) {
       return Error(Describe(operation), ": the hidden gradient is not that of its output");
     }
-    hidden.unit = operation.unit;
+    hidden.first = operation.unit;
     return Accumulate(operation);
   }
 
@@ -232,11 +286,29 @@ class ContentChecker {
     return absl::OkStatus();
   }
 
+  // What backward needs of forward, on the device or back there.
+  absl::Status RequireInput(const Operation& operation) const {
+    if (shape_.stashes(operation.unit)) {
+      MT_RETURN_IF_ERROR(RequireStashSlot(operation));
+    }
+    return shape_.stashes_boundary(operation.unit) ? absl::OkStatus() : RequireBoundary(operation);
+  }
+
+  absl::Status RequireStashSlot(const Operation& operation) const {
+    const auto found = stash_slots_.find(operation.stash_slot);
+    if (found == stash_slots_.end() || found->second != ItemOf(operation)) {
+      return Error(Describe(operation), ": stash slot ", operation.stash_slot,
+                   " does not hold what the layer left");
+    }
+    return absl::OkStatus();
+  }
+
   // Of the unit below, for this micro-batch.
   absl::Status RequireBoundary(const Operation& operation) const {
     const auto found =
-        boundaries_.find(BoundaryIndex(shape_, operation.unit - 1, operation.activation_slot));
-    if (found == boundaries_.end() || found->second != operation.micro_batch) {
+        boundaries_.find(BoundaryOf(shape_, operation.unit - 1, operation.activation_slot));
+    if (found == boundaries_.end() ||
+        found->second != Item{operation.unit - 1, operation.micro_batch}) {
       return Error(Describe(operation), ": its input is not there");
     }
     return absl::OkStatus();
@@ -247,20 +319,17 @@ class ContentChecker {
     return absl::FailedPreconditionError(absl::StrCat("step ", step_, ": ", parts...));
   }
 
-  struct HiddenGradient {
-    int micro_batch = -1;
-    int unit = -1;  // the gradient is that of this unit's input
-  };
-
   ScheduleShape shape_;
   int step_ = 0;
   std::map<int, Weights> slots_;  // by weight slot; absent: free
   std::vector<int> versions_;     // by unit
   // Within one step:
-  std::vector<Gradient> gradients_;                 // by unit
-  std::map<int, int> gradient_owner_;               // by gradient slot
-  std::map<int, int> boundaries_;                   // BoundaryIndex to micro-batch
-  std::map<int, HiddenGradient> hidden_gradients_;  // by activation slot
+  std::vector<Gradient> gradients_;       // by unit
+  std::map<int, int> gradient_owner_;     // by gradient slot
+  std::map<Resource, Item> boundaries_;   // by BoundaryOf: a unit's output
+  std::map<int, Item> hidden_gradients_;  // by activation slot: that of a unit's input
+  std::map<int, Item> stash_slots_;       // what a layer left, by stash slot; absent: free
+  std::set<Item> host_activations_;       // the same
   int losses_ = 0;
   bool results_on_host_ = false;
   bool norm_known_ = false;

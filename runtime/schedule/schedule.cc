@@ -11,6 +11,10 @@ const char* KindName(OperationKind kind) {
   switch (kind) {
     case OperationKind::kLoadWeights:
       return "load_weights";
+    case OperationKind::kStashActivations:
+      return "stash_activations";
+    case OperationKind::kFetchActivations:
+      return "fetch_activations";
     case OperationKind::kEmbedForward:
       return "embed_forward";
     case OperationKind::kLayerForward:
@@ -48,8 +52,18 @@ int RankAmong(const ScheduleShape& shape, int unit) {
   return rank;
 }
 
-const char* ResultName(EventKind kind) {
+const char* EventName(EventKind kind) {
   switch (kind) {
+    case EventKind::kActivationsComputed:
+      return "activations_computed";
+    case EventKind::kActivationsOnHost:
+      return "activations_on_host";
+    case EventKind::kActivationsFetched:
+      return "activations_fetched";
+    case EventKind::kStashFree:
+      return "stash_free";
+    case EventKind::kBoundaryFree:
+      return "boundary_free";
     case EventKind::kResultsReady:
       return "results_ready";
     case EventKind::kResultsOnHost:
@@ -63,9 +77,11 @@ const char* ResultName(EventKind kind) {
     case EventKind::kResult:
       return "result";
     default:
-      return nullptr;  // has an index, and the name of its wait reason
+      return nullptr;  // has the name of its wait reason
   }
 }
+
+bool HasIndex(EventKind kind) { return kind < EventKind::kResultsReady; }
 
 }  // namespace
 
@@ -90,12 +106,16 @@ int ScheduleShape::used_gradient_slot_count() const {
   return kFirstLayerSlot + std::min(gradient_slot_count, streamed) + layer_count - streamed;
 }
 
+bool ScheduleShape::ends_share_slots() const {
+  return order == MicroBatchOrder::kLayerMajor && !tied && !on_device(0) && !on_device(head_unit());
+}
+
 int ScheduleShape::OwnWeightSlot(int unit) const {
   if (unit == 0) {
     return kEmbeddingSlot;
   }
   if (unit == head_unit()) {
-    return kHeadSlot;
+    return ends_share_slots() ? kEmbeddingSlot : kHeadSlot;
   }
   if (!on_device(unit)) {
     return -1;
@@ -105,11 +125,8 @@ int ScheduleShape::OwnWeightSlot(int unit) const {
 }
 
 int ScheduleShape::GradientSlot(int unit) const {
-  if (unit == 0) {
-    return kEmbeddingSlot;
-  }
-  if (unit == head_unit()) {
-    return kHeadSlot;
+  if (unit == 0 || unit == head_unit()) {
+    return OwnWeightSlot(unit);
   }
   if (order == MicroBatchOrder::kMicroBatchMajor) {
     return kFirstLayerSlot + unit - 1;
@@ -135,6 +152,13 @@ WaitReason ReasonOf(EventKind kind) {
       return WaitReason::kSlabFree;
     case EventKind::kUnitUpdated:
       return WaitReason::kUnitUpdated;
+    case EventKind::kActivationsComputed:
+    case EventKind::kActivationsOnHost:
+    case EventKind::kActivationsFetched:
+      return WaitReason::kActivations;
+    case EventKind::kStashFree:
+    case EventKind::kBoundaryFree:
+      return WaitReason::kStashFree;
     case EventKind::kResultsReady:
       return WaitReason::kGradientReady;
     case EventKind::kResultsOnHost:
@@ -165,10 +189,10 @@ std::string Describe(const Operation& operation) {
 }
 
 std::string Describe(EventKey event) {
-  if (const char* name = ResultName(event.kind); name != nullptr) {
-    return name;
-  }
-  return absl::StrCat(std::string(WaitReasonName(ReasonOf(event.kind))), "[", event.index, "]");
+  const char* name = EventName(event.kind);
+  const std::string text =
+      name != nullptr ? std::string(name) : std::string(WaitReasonName(ReasonOf(event.kind)));
+  return HasIndex(event.kind) ? absl::StrCat(text, "[", event.index, "]") : text;
 }
 
 }  // namespace megatrain

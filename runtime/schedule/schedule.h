@@ -33,12 +33,20 @@ struct ScheduleShape {
   // By unit: weights, gradient accumulator and optimizer state stay on the device, which updates
   // them; nothing of such a unit crosses the bus. Empty: no unit.
   std::vector<bool> state_on_device;
+  // By unit, of which layers count; empty: none. In layer-major order alone. The layer's input, and
+  // what it keeps, leave the device in forward and come back for backward.
+  std::vector<bool> boundary_on_host;
+  std::vector<bool> kept_on_host;
+  int stash_slot_count = 1;  // for one layer and micro-batch each
 
   int unit_count() const { return layer_count + 2; }
   int head_unit() const { return layer_count + 1; }
   bool on_device(int unit) const { return !state_on_device.empty() && state_on_device[unit]; }
   // Layers that share the rotating slots.
   int streamed_layer_count() const;
+  // Whether embedding and head share a weight and a gradient slot: in layer-major order one is done
+  // before the other begins. Not where they have a table in common, or a state on the device.
+  bool ends_share_slots() const;
   // The own slot of an embedding, a head or a layer on the device; -1 for one that streams.
   int OwnWeightSlot(int unit) const;
   // Where the unit's gradient accumulates.
@@ -48,16 +56,36 @@ struct ScheduleShape {
   int used_gradient_slot_count() const;
   // Micro-batches whose boundaries live at the same time.
   int activation_slot_count() const;
+
+  bool stashes_boundary(int unit) const {
+    return !boundary_on_host.empty() && boundary_on_host[unit];
+  }
+  bool stashes_kept(int unit) const { return !kept_on_host.empty() && kept_on_host[unit]; }
+  bool stashes(int unit) const {
+    return is_layer(unit) && (stashes_boundary(unit) || stashes_kept(unit));
+  }
+  bool is_layer(int unit) const { return unit >= 1 && unit <= layer_count; }
+
+  // Whether the output of `unit` lies where others of its kind lie before and after it: that of the
+  // last layer, and those that go to the host. They take turns at two places, 0 and 1, so that a
+  // layer never reads where it writes; the second one is that of the hidden gradients, which come
+  // after all of them but the last.
+  bool rolls(int unit) const {
+    return unit == layer_count || (unit < layer_count && stashes_boundary(unit + 1));
+  }
+  int rolling_index(int unit) const { return (layer_count - unit) % 2; }
 };
 
-// Embedding and head have their own weight and gradient slots; then come those that streamed layers
-// share, then one for each layer on the device.
+// Embedding and head have their own weight and gradient slots, or share the embedding's; then come
+// those that streamed layers share, then one for each layer on the device.
 inline constexpr int kEmbeddingSlot = 0;
 inline constexpr int kHeadSlot = 1;
 inline constexpr int kFirstLayerSlot = 2;
 
 enum class OperationKind {
   kLoadWeights,        // h2d: a unit's weights into its weight slot
+  kStashActivations,   // d2h: what a layer leaves for its backward of a micro-batch, to the host
+  kFetchActivations,   // h2d: the same back, into a stash slot
   kEmbedForward,       // compute: boundary 0 from tokens
   kLayerForward,       // compute: boundary u from boundary u - 1
   kHead,               // compute: loss, and its gradient to boundary L and to the head's slot
@@ -76,17 +104,22 @@ enum class OperationKind {
 // What one operation records and others wait for. Every key composes across steps: a wait means
 // the latest record before it in issue order, of this step or an earlier one.
 enum class EventKind {
-  kWeightsReady,   // of a weight slot
-  kSlotFree,       // of a weight slot: its last reader is done, its content is gone
-  kGradientReady,  // of a gradient slot
-  kSlabFree,       // of a gradient slot
-  kUnitUpdated,    // of a unit
-  kResultsReady,   // the last compute operation that writes results; index 0, as all below
-  kResultsOnHost,  // results, and all gradients that were to come before them
-  kResultsFree,    // the results' device memory
-  kResultsTaken,   // the results' host memory is free
-  kNormKnown,      // for updates on the device
-  kResult,         // losses and norm of the step are known; for the host to await
+  kWeightsReady,         // of a weight slot
+  kSlotFree,             // of a weight slot: its last reader is done, its content is gone
+  kGradientReady,        // of a gradient slot
+  kSlabFree,             // of a gradient slot
+  kUnitUpdated,          // of a unit
+  kActivationsComputed,  // of an activation slot: a layer has left there what goes to the host
+  kActivationsOnHost,    // of an activation slot: that, and all that was to go there before it
+  kActivationsFetched,   // of a stash slot
+  kStashFree,            // of a stash slot: its last reader is done, its content is gone
+  kBoundaryFree,         // of a rolling boundary, see RollingBoundary: the same
+  kResultsReady,         // the last compute operation that writes results; index 0, as all below
+  kResultsOnHost,        // results, and all gradients that were to come before them
+  kResultsFree,          // the results' device memory
+  kResultsTaken,         // the results' host memory is free
+  kNormKnown,            // for updates on the device
+  kResult,               // losses and norm of the step are known; for the host to await
 };
 
 struct EventKey {
@@ -95,6 +128,10 @@ struct EventKey {
 
   bool operator==(const EventKey&) const = default;
 };
+
+// The index of the rolling boundary at `place` (ScheduleShape::rolling_index) of an activation
+// slot.
+inline int RollingBoundary(int activation_slot, int place) { return 2 * activation_slot + place; }
 
 // Why a stream waits for an event of this kind.
 WaitReason ReasonOf(EventKind kind);
@@ -109,12 +146,14 @@ struct Operation {
   StreamKind stream;
   int unit = -1;
   int micro_batch = -1;
-  int activation_slot = -1;       // where the micro-batch's boundaries lie
-  int weight_slot = -1;           // a tied head reads kEmbeddingSlot beside it
-  int gradient_slot = -1;         // a tied embedding's finalize reads kHeadSlot beside it
-  bool clears_gradient = false;   // zeroes the gradient slot first
-  std::vector<EventKey> waits;    // before it runs
-  std::vector<EventKey> records;  // after it ran; the slots of kSlotFree are poisoned before
+  int activation_slot = -1;      // where the micro-batch's boundaries lie
+  int weight_slot = -1;          // a tied head reads kEmbeddingSlot beside it
+  int stash_slot = -1;           // of a layer that stashes, where it goes through one
+  int gradient_slot = -1;        // a tied embedding's finalize reads kHeadSlot beside it
+  bool clears_gradient = false;  // zeroes the gradient slot first
+  std::vector<EventKey> waits;   // before it runs
+  // After it ran; what kSlotFree, kStashFree and kBoundaryFree name is poisoned before.
+  std::vector<EventKey> records;
 };
 
 // Operations in issue order: an event is recorded before, in this order, it is waited for, so

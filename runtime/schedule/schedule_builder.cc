@@ -1,9 +1,11 @@
 #include <algorithm>
+#include <array>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "runtime/base/status_macros.h"
 #include "runtime/schedule/schedule.h"
 
 namespace megatrain {
@@ -17,6 +19,8 @@ class Builder {
       : shape_(shape),
         weight_slots_(shape.used_weight_slot_count()),
         gradient_slots_(shape.used_gradient_slot_count()),
+        stash_slots_(shape.stash_slot_count),
+        micro_batches_(shape.micro_batch_count),
         loaded_(shape.unit_count(), false),
         gradient_bound_(shape.unit_count(), false) {
     for (int unit = 0; unit < shape.unit_count(); ++unit) {
@@ -66,20 +70,89 @@ class Builder {
     int download = -1;  // index of the operation that copied its last unit's gradient out
   };
 
+  struct StashSlot {
+    bool used = false;  // in this step, by another stream than the one that fills it next
+  };
+
+  // What is on its way to the host.
+  struct MicroBatchState {
+    int last_stash = -1;  // index of the latest such operation whose end nothing waited for yet
+    std::array<bool, 2> boundary_leaves = {};  // by place of the rolling ones: is read by a copy
+  };
+
+  // One layer's share of one micro-batch that comes back.
+  struct Fetch {
+    int unit;
+    int micro_batch;
+  };
+
   void Forward(const Pass& pass) {
     for (int unit = 0; unit < shape_.unit_count(); ++unit) {
       for (int m = pass.first; m < pass.end; ++m) {
         if (unit == shape_.head_unit()) {
           EmitHead(m);
         } else {
-          const auto kind = unit == 0 ? OperationKind::kEmbedForward : OperationKind::kLayerForward;
-          Operation operation = Compute(kind, unit, m);
-          BindWeights(operation);
-          Emit(std::move(operation));
+          EmitForward(unit, m);
         }
       }
     }
   }
+
+  void EmitForward(int unit, int micro_batch) {
+    const auto kind = unit == 0 ? OperationKind::kEmbedForward : OperationKind::kLayerForward;
+    const bool stashes = shape_.stashes(unit) && !shape_.forward_only;
+    Operation operation = Compute(kind, unit, micro_batch);
+    BindWeights(operation);
+    if (shape_.rolls(unit)) {
+      AwaitBoundary(operation, shape_.rolling_index(unit));
+    }
+    if (stashes) {
+      operation.records.push_back({EventKind::kActivationsComputed, operation.activation_slot});
+    }
+    if (stashes && shape_.stashes_kept(unit)) {
+      operation.stash_slot = TakeStashSlot();
+      if (stash_slots_[operation.stash_slot].used) {
+        operation.waits.push_back({EventKind::kStashFree, operation.stash_slot});
+      }
+    }
+    const int stash_slot = operation.stash_slot;
+    Emit(std::move(operation));
+    if (stashes) {
+      EmitStash(unit, micro_batch, stash_slot);
+    }
+  }
+
+  // Before `operation` writes to the place: that what lies there has left.
+  void AwaitBoundary(Operation& operation, int place) {
+    const int slot = operation.activation_slot;
+    if (std::exchange(micro_batches_[slot].boundary_leaves[place], false)) {
+      operation.waits.push_back({EventKind::kBoundaryFree, RollingBoundary(slot, place)});
+    }
+  }
+
+  void EmitStash(int unit, int micro_batch, int stash_slot) {
+    Operation stash = {.kind = OperationKind::kStashActivations,
+                       .stream = StreamKind::kDeviceToHost,
+                       .unit = unit,
+                       .micro_batch = micro_batch,
+                       .activation_slot = micro_batch,
+                       .stash_slot = stash_slot};
+    stash.waits.push_back({EventKind::kActivationsComputed, micro_batch});
+    if (shape_.stashes_boundary(unit)) {
+      const int place = shape_.rolling_index(unit - 1);
+      stash.records.push_back({EventKind::kBoundaryFree, RollingBoundary(micro_batch, place)});
+      micro_batches_[micro_batch].boundary_leaves[place] = true;
+    }
+    if (stash_slot >= 0) {
+      stash.records.push_back({EventKind::kStashFree, stash_slot});
+      stash_slots_[stash_slot].used = true;
+    }
+    micro_batches_[micro_batch].last_stash = NextIndex();
+    Emit(std::move(stash));
+  }
+
+  // They go round; whoever takes one waits until it is free.
+  int TakeStashSlot() { return next_stash_slot_++ % shape_.stash_slot_count; }
 
   void EmitHead(int micro_batch) {
     const auto kind = shape_.forward_only ? OperationKind::kHeadLoss : OperationKind::kHead;
@@ -89,6 +162,7 @@ class Builder {
       weight_slots_[kEmbeddingSlot].last_reader = NextIndex();
     }
     if (!shape_.forward_only) {
+      AwaitBoundary(operation, /*place=*/1);  // it writes the hidden gradient
       BindGradients(operation);
     }
     Emit(std::move(operation));
@@ -98,6 +172,9 @@ class Builder {
     if (pass.is_last) {
       Finalize(shape_.head_unit());
     }
+    ListFetches(pass);
+    next_bound_slot_ = next_stash_slot_;
+    EmitFetches();
     for (int unit = shape_.layer_count; unit >= 0; --unit) {
       for (int m = pass.first; m < pass.end; ++m) {
         const auto kind = unit == 0 ? OperationKind::kEmbedBackward : OperationKind::kLayerBackward;
@@ -105,12 +182,83 @@ class Builder {
         if (unit > 0) {
           BindWeights(operation);
         }
+        if (shape_.stashes(unit)) {
+          BindStash(operation);
+        }
         BindGradients(operation);
         Emit(std::move(operation));
+        if (m == pass.first) {
+          PrefetchWeights(unit);
+        }
+        EmitFetches();
       }
       if (pass.is_last) {
         Finalize(unit);
       }
+    }
+  }
+
+  // In the order in which backward needs them.
+  void ListFetches(const Pass& pass) {
+    for (int unit = shape_.layer_count; unit > 0; --unit) {
+      for (int m = pass.first; m < pass.end && shape_.stashes(unit); ++m) {
+        fetches_.push_back({unit, m});
+      }
+    }
+  }
+
+  // As many as there are slots for. The h2d stream keeps its order, so each is emitted where its
+  // slot's last reader is known: what the stream does next never waits for what compute does last.
+  void EmitFetches() {
+    while (next_fetch_ < fetches_.size() && fetched_count_ < shape_.stash_slot_count) {
+      EmitFetch(fetches_[next_fetch_++]);
+      ++fetched_count_;
+    }
+  }
+
+  void EmitFetch(const Fetch& fetch) {
+    const int slot = TakeStashSlot();
+    Operation operation = {.kind = OperationKind::kFetchActivations,
+                           .stream = StreamKind::kHostToDevice,
+                           .unit = fetch.unit,
+                           .micro_batch = fetch.micro_batch,
+                           .activation_slot = fetch.micro_batch,
+                           .stash_slot = slot};
+    // Later ones of the micro-batch went to the host earlier.
+    const int stash = std::exchange(micro_batches_[fetch.micro_batch].last_stash, -1);
+    if (stash >= 0) {
+      operations_[stash].records.push_back({EventKind::kActivationsOnHost, fetch.micro_batch});
+      operation.waits.push_back({EventKind::kActivationsOnHost, fetch.micro_batch});
+    }
+    if (stash_slots_[slot].used) {
+      operation.waits.push_back({EventKind::kStashFree, slot});
+    }
+    operation.records.push_back({EventKind::kActivationsFetched, slot});
+    Emit(std::move(operation));
+  }
+
+  // Gives `operation` the slot in which what it needs comes back, and the next one after it.
+  void BindStash(Operation& operation) {
+    const int slot = next_bound_slot_++ % shape_.stash_slot_count;
+    operation.stash_slot = slot;
+    operation.waits.push_back({EventKind::kActivationsFetched, slot});
+    operation.records.push_back({EventKind::kStashFree, slot});
+    stash_slots_[slot].used = true;
+    --fetched_count_;
+  }
+
+  // Where fetches share the h2d stream: loads the weights of the next layer down that has none as
+  // soon as a slot is free for them, lest they queue behind fetches for all of this unit.
+  void PrefetchWeights(int unit) {
+    int next = unit - 1;
+    while (next > 0 && FindWeightSlot(next) >= 0) {
+      --next;
+    }
+    if (fetches_.empty() || next <= 0) {
+      return;
+    }
+    if (const int slot = OldestSharedSlot(/*above=*/unit); slot >= 0) {
+      EmitLoad(next, slot);
     }
   }
 
@@ -201,14 +349,22 @@ class Builder {
   // The least recently read: it is free first, and where the pass turns round it is the one that
   // is needed last.
   int ChooseWeightSlot(int unit) const {
-    if (const int own = shape_.OwnWeightSlot(unit); own >= 0) {
-      return own;
+    const int own = shape_.OwnWeightSlot(unit);
+    return own >= 0 ? own : OldestSharedSlot(/*above=*/0);
+  }
+
+  // Of the slots that layers share and that hold no unit up to `above`, or -1.
+  int OldestSharedSlot(int above) const {
+    const int count = std::min(shape_.weight_slot_count, shape_.streamed_layer_count());
+    int oldest = -1;
+    for (int slot = kFirstLayerSlot; slot < kFirstLayerSlot + count; ++slot) {
+      const WeightSlot& state = weight_slots_[slot];
+      if ((state.unit < 0 || state.unit > above) &&
+          (oldest < 0 || state.last_reader < weight_slots_[oldest].last_reader)) {
+        oldest = slot;
+      }
     }
-    const auto first = weight_slots_.begin() + kFirstLayerSlot;
-    const auto oldest = std::min_element(
-        first, first + std::min(shape_.weight_slot_count, shape_.streamed_layer_count()),
-        [](const WeightSlot& a, const WeightSlot& b) { return a.last_reader < b.last_reader; });
-    return static_cast<int>(oldest - weight_slots_.begin());
+    return oldest;
   }
 
   void EmitLoad(int unit, int slot) {
@@ -276,10 +432,37 @@ class Builder {
   std::vector<Operation> operations_;
   std::vector<WeightSlot> weight_slots_;
   std::vector<GradientSlot> gradient_slots_;
-  std::vector<bool> loaded_;          // by unit: in this step
+  std::vector<StashSlot> stash_slots_;
+  std::vector<MicroBatchState> micro_batches_;  // by micro-batch; of a step that stashes
+  std::vector<Fetch> fetches_;                  // of the step, in the order of their use
+  size_t next_fetch_ = 0;                       // that is not emitted yet
+  int fetched_count_ = 0;                       // emitted, and what uses them not
+  int next_stash_slot_ = 0;                     // counts on; see TakeStashSlot
+  int next_bound_slot_ = 0;                     // the same for what uses a fetch
+  std::vector<bool> loaded_;                    // by unit: in this step
   std::vector<bool> gradient_bound_;  // by unit: it has met its gradient slot in this step
   int last_compute_ = -1;             // index of the compute stream's latest operation
 };
+
+absl::Status CheckStash(const ScheduleShape& shape) {
+  for (const std::vector<bool>* units : {&shape.boundary_on_host, &shape.kept_on_host}) {
+    if (!units->empty() && static_cast<int>(units->size()) != shape.unit_count()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("boundary_on_host and kept_on_host name ", shape.boundary_on_host.size(),
+                       " and ", shape.kept_on_host.size(), " units of ", shape.unit_count()));
+    }
+  }
+  bool stashes = false;
+  for (int unit = 1; unit <= shape.layer_count; ++unit) {
+    stashes = stashes || shape.stashes(unit);
+  }
+  if (stashes && (shape.order != MicroBatchOrder::kLayerMajor || shape.stash_slot_count < 1)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "activations go to the host in layer-major order alone, through at least one slot; slots ",
+        shape.stash_slot_count));
+  }
+  return absl::OkStatus();
+}
 
 }  // namespace
 
@@ -296,6 +479,7 @@ absl::StatusOr<Schedule> BuildSchedule(const ScheduleShape& shape) {
     return absl::InvalidArgumentError(
         absl::StrCat("state_on_device names ", named, " units of ", shape.unit_count()));
   }
+  MT_RETURN_IF_ERROR(CheckStash(shape));
   return Builder(shape).Build();
 }
 

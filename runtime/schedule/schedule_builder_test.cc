@@ -49,10 +49,10 @@ TEST(ScheduleBuilderTest, ReadsLikeAStep) {
           "compute: layer_forward unit 1 micro-batch 0 <weights_ready[2] >slot_free[2]",
           "h2d: load_weights unit 2 <unit_updated[2] <slot_free[2] >weights_ready[2]",
           "compute: layer_forward unit 2 micro-batch 0 <weights_ready[2]",
-          "h2d: load_weights unit 3 <unit_updated[3] <slot_free[1] >weights_ready[1]",
-          "compute: head unit 3 micro-batch 0 <weights_ready[1] >slot_free[1]",
-          "compute: finalize_gradients unit 3 >gradient_ready[1]",
-          "d2h: download_gradients unit 3 <gradient_ready[1]",
+          "h2d: load_weights unit 3 <unit_updated[3] <slot_free[0] >weights_ready[0]",
+          "compute: head unit 3 micro-batch 0 <weights_ready[0] >slot_free[0]",
+          "compute: finalize_gradients unit 3 >gradient_ready[0]",
+          "d2h: download_gradients unit 3 <gradient_ready[0] >slab_free[0]",
           "compute: layer_backward unit 2 micro-batch 0 >slot_free[2]",
           "compute: finalize_gradients unit 2 >gradient_ready[2]",
           "d2h: download_gradients unit 2 <gradient_ready[2] >slab_free[2]",
@@ -61,7 +61,7 @@ TEST(ScheduleBuilderTest, ReadsLikeAStep) {
           "<slab_free[2] >slot_free[2]",
           "compute: finalize_gradients unit 1 >gradient_ready[2]",
           "d2h: download_gradients unit 1 <gradient_ready[2]",
-          "compute: embed_backward unit 0 micro-batch 0",
+          "compute: embed_backward unit 0 micro-batch 0 <slab_free[0]",
           "compute: finalize_gradients unit 0 >gradient_ready[0] >results_ready",
           "d2h: download_gradients unit 0 <gradient_ready[0]",
           "d2h: download_results <results_ready <results_taken >results_on_host >results_free",
@@ -69,6 +69,73 @@ TEST(ScheduleBuilderTest, ReadsLikeAStep) {
           "optimizer: update unit 0 >unit_updated[0]", "optimizer: update unit 1 >unit_updated[1]",
           "optimizer: update unit 2 >unit_updated[2]",
           "optimizer: update unit 3 >unit_updated[3]"));
+}
+
+// What stands on one stream, without its waits and records.
+std::vector<std::string> Order(const Schedule& schedule, StreamKind stream) {
+  std::vector<std::string> order;
+  for (const Operation& operation : schedule.operations) {
+    if (operation.stream == stream) {
+      order.push_back(Describe(operation));
+    }
+  }
+  return order;
+}
+
+ScheduleShape AllOnHost(int layers, int micro_batches) {
+  return {.layer_count = layers,
+          .micro_batch_count = micro_batches,
+          .boundary_on_host = std::vector<bool>(layers + 2, true),
+          .kept_on_host = std::vector<bool>(layers + 2, false),
+          .stash_slot_count = 2};
+}
+
+TEST(ScheduleBuilderTest, ActivationsLeaveInForwardAndComeBackInNeedOrderBesideWeights) {
+  const auto schedule = BuildSchedule(AllOnHost(/*layers=*/3, /*micro_batches=*/3));
+  ASSERT_TRUE(schedule.ok()) << schedule.status();
+  const std::vector<std::string> down = Order(*schedule, StreamKind::kDeviceToHost);
+  EXPECT_THAT(
+      std::vector<std::string>(down.begin(), down.begin() + 10),
+      ElementsAre(
+          "stash_activations unit 1 micro-batch 0", "stash_activations unit 1 micro-batch 1",
+          "stash_activations unit 1 micro-batch 2", "stash_activations unit 2 micro-batch 0",
+          "stash_activations unit 2 micro-batch 1", "stash_activations unit 2 micro-batch 2",
+          "stash_activations unit 3 micro-batch 0", "stash_activations unit 3 micro-batch 1",
+          "stash_activations unit 3 micro-batch 2", "download_gradients unit 4"));
+  // Weights of layer 1 come as soon as layer 3, whose slot they take, is done: two micro-batches
+  // of layer 2 have come by then.
+  EXPECT_THAT(
+      Order(*schedule, StreamKind::kHostToDevice),
+      ElementsAre(
+          "load_weights unit 0", "load_weights unit 1", "load_weights unit 2",
+          "load_weights unit 3", "load_weights unit 4", "fetch_activations unit 3 micro-batch 0",
+          "fetch_activations unit 3 micro-batch 1", "fetch_activations unit 3 micro-batch 2",
+          "fetch_activations unit 2 micro-batch 0", "fetch_activations unit 2 micro-batch 1",
+          "load_weights unit 1", "fetch_activations unit 2 micro-batch 2",
+          "fetch_activations unit 1 micro-batch 0", "fetch_activations unit 1 micro-batch 1",
+          "fetch_activations unit 1 micro-batch 2"));
+}
+
+TEST(ScheduleBuilderTest, EvaluationStashesNothing) {
+  ScheduleShape shape = AllOnHost(/*layers=*/3, /*micro_batches=*/2);
+  shape.forward_only = true;
+  const auto schedule = BuildSchedule(shape);
+  EXPECT_EQ(CountKind(*schedule, OperationKind::kStashActivations), 0);
+  EXPECT_EQ(CountKind(*schedule, OperationKind::kFetchActivations), 0);
+}
+
+TEST(ScheduleBuilderTest, EndsShareSlotsWhereOneIsDoneBeforeTheOtherBegins) {
+  ScheduleShape shape = {.layer_count = 2};
+  EXPECT_TRUE(shape.ends_share_slots());
+  EXPECT_EQ(shape.OwnWeightSlot(shape.head_unit()), kEmbeddingSlot);
+  EXPECT_EQ(shape.GradientSlot(shape.head_unit()), kEmbeddingSlot);
+  shape.tied = true;
+  EXPECT_FALSE(shape.ends_share_slots());
+  shape = {.layer_count = 2, .order = MicroBatchOrder::kMicroBatchMajor};
+  EXPECT_FALSE(shape.ends_share_slots());
+  shape = {.layer_count = 2, .state_on_device = {false, false, false, true}};
+  EXPECT_FALSE(shape.ends_share_slots());
+  EXPECT_EQ(shape.OwnWeightSlot(shape.head_unit()), kHeadSlot);
 }
 
 TEST(ScheduleBuilderTest, ResidentWeightsCrossTheBusOnce) {
@@ -152,6 +219,14 @@ TEST(ScheduleBuilderTest, RefusesEmptyShapes) {
             absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(BuildSchedule({.state_on_device = {true, true}}).status().code(),
             absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(BuildSchedule({.boundary_on_host = {true, true}}).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  ScheduleShape shape = AllOnHost(1, 1);
+  shape.stash_slot_count = 0;
+  EXPECT_EQ(BuildSchedule(shape).status().code(), absl::StatusCode::kInvalidArgument);
+  shape = AllOnHost(1, 1);
+  shape.order = MicroBatchOrder::kMicroBatchMajor;
+  EXPECT_EQ(BuildSchedule(shape).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
 }  // namespace

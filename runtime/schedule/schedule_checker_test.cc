@@ -24,6 +24,17 @@ int Draw(std::mt19937& random, int low, int high) {
   return low + static_cast<int>(random() % static_cast<uint32_t>(high - low + 1));
 }
 
+// Boundaries and what layers keep of few, many or all layers go to the host.
+void DrawStash(std::mt19937& random, ScheduleShape& shape) {
+  const int boundaries = Draw(random, 0, 4);
+  const int kept = Draw(random, 0, 4);
+  for (int unit = 0; unit < shape.unit_count(); ++unit) {
+    shape.boundary_on_host.push_back(Draw(random, 1, 4) <= boundaries);
+    shape.kept_on_host.push_back(Draw(random, 1, 4) <= kept);
+  }
+  shape.stash_slot_count = Draw(random, 1, 5);
+}
+
 ScheduleShape DrawShape(std::mt19937& random, int layer_limit, int micro_batch_limit) {
   ScheduleShape shape = {.layer_count = Draw(random, 1, layer_limit),
                          .tied = Draw(random, 0, 1) == 1,
@@ -32,6 +43,9 @@ ScheduleShape DrawShape(std::mt19937& random, int layer_limit, int micro_batch_l
                                                           : MicroBatchOrder::kMicroBatchMajor,
                          .weight_slot_count = Draw(random, 1, layer_limit + 1),
                          .gradient_slot_count = Draw(random, 1, 4)};
+  if (shape.order == MicroBatchOrder::kLayerMajor && Draw(random, 0, 2) > 0) {
+    DrawStash(random, shape);
+  }
   // Of ten shapes, about four keep no unit on the device and one keeps all.
   const int share = std::max(0, Draw(random, -4, 5));
   for (int unit = 0; unit < shape.unit_count() && share > 0; ++unit) {
@@ -58,7 +72,11 @@ std::string Describe(const ScheduleShape& s) {
          std::to_string(static_cast<int>(s.order)) + " weight slots " +
          std::to_string(s.weight_slot_count) + " gradient slots " +
          std::to_string(s.gradient_slot_count) + " forward only " + std::to_string(s.forward_only) +
-         " streamed layers " + std::to_string(s.streamed_layer_count());
+         " streamed layers " + std::to_string(s.streamed_layer_count()) + " boundaries on host " +
+         std::to_string(std::count(s.boundary_on_host.begin(), s.boundary_on_host.end(), true)) +
+         " kept on host " +
+         std::to_string(std::count(s.kept_on_host.begin(), s.kept_on_host.end(), true)) +
+         " stash slots " + std::to_string(s.stash_slot_count);
 }
 
 TEST(ScheduleCheckerTest, TenThousandRandomShapesPass) {
@@ -212,6 +230,16 @@ Schedule Streamed() {
                          .state_on_device = {false, true, false, false, false, false, false}});
 }
 
+// Boundaries of all layers but the last go to the host, and what three of them keep.
+Schedule Stashing() {
+  return *BuildSchedule({.layer_count = 5,
+                         .micro_batch_count = 2,
+                         .weight_slot_count = 2,
+                         .boundary_on_host = {false, true, true, true, true, false, false},
+                         .kept_on_host = {false, false, true, true, false, true, false},
+                         .stash_slot_count = 2});
+}
+
 Operation& Find(Schedule& schedule, OperationKind kind, int unit) {
   for (Operation& operation : schedule.operations) {
     if (operation.kind == kind && operation.unit == unit) {
@@ -260,7 +288,7 @@ TEST(ScheduleCheckerTest, NoticesTheWrongUnitInASlot) {
 
 TEST(ScheduleCheckerTest, NoticesWeightsOfTheStepBefore) {
   // The second step goes on with what the first one left in its slot.
-  Schedule schedule = *BuildSchedule({.layer_count = 1, .weight_slot_count = 1});
+  Schedule schedule = *BuildSchedule({.layer_count = 1, .tied = true, .weight_slot_count = 1});
   for (Operation& operation : schedule.operations) {
     std::erase_if(operation.records,
                   [](const EventKey& event) { return event.kind == EventKind::kSlotFree; });
@@ -281,8 +309,11 @@ TEST(ScheduleCheckerTest, NoticesWhatIsLeftOut) {
         OperationKind::kLayerBackward, OperationKind::kEmbedBackward,
         OperationKind::kFinalizeGradients, OperationKind::kDownloadGradients,
         OperationKind::kDownloadResults, OperationKind::kNorm, OperationKind::kUpdate,
-        OperationKind::kUpdateOnDevice, OperationKind::kLoadWeights}) {
-    const Schedule whole = Streamed();
+        OperationKind::kUpdateOnDevice, OperationKind::kLoadWeights,
+        OperationKind::kStashActivations, OperationKind::kFetchActivations}) {
+    const bool stashes =
+        kind == OperationKind::kStashActivations || kind == OperationKind::kFetchActivations;
+    const Schedule whole = stashes ? Stashing() : Streamed();
     for (size_t i = 0; i < whole.operations.size(); ++i) {
       if (whole.operations[i].kind == kind) {
         Schedule schedule = whole;
@@ -291,6 +322,31 @@ TEST(ScheduleCheckerTest, NoticesWhatIsLeftOut) {
       }
     }
   }
+}
+
+TEST(ScheduleCheckerTest, NoticesActivationsOfAnotherLayerOrMicroBatch) {
+  Schedule schedule = Stashing();
+  Find(schedule, OperationKind::kLayerBackward, 3).stash_slot ^= 1;
+  EXPECT_THAT(std::string(CheckContents(std::vector{schedule}).message()),
+              HasSubstr("does not hold what the layer left"));
+
+  Schedule early = Stashing();
+  Operation& fetch = Find(early, OperationKind::kFetchActivations, 2);
+  fetch.unit = 1;
+  EXPECT_FALSE(CheckContents(std::vector{early}).ok());
+}
+
+TEST(ScheduleCheckerTest, NoticesABoundaryThatIsOverwrittenBeforeItHasLeft) {
+  Schedule schedule = Stashing();
+  // It writes where the output of the embedding lies, which is to be copied for layer 1.
+  Operation& forward = Find(schedule, OperationKind::kLayerForward, 2);
+  ASSERT_EQ(
+      std::erase_if(forward.waits,
+                    [](const EventKey& event) { return event.kind == EventKind::kBoundaryFree; }),
+      1u);
+  EXPECT_THAT(
+      std::string(CheckSchedule(schedule).message()),
+      testing::AllOf(HasSubstr("stash_activations unit 1"), HasSubstr("layer_forward unit 2")));
 }
 
 TEST(ScheduleCheckerTest, NoticesAnUnclearedGradientSlot) {

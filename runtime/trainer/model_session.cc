@@ -34,7 +34,8 @@ absl::Status ModelSession::StartPipeline(const PipelineOptions& options) {
                                                        .math = *math_,
                                                        .store = *store_,
                                                        .templates = *templates_,
-                                                       .pool = pool_},
+                                                       .pool = pool_,
+                                                       .pinner = backend_.pinner()},
                                                       layout_, options));
   return absl::OkStatus();
 }

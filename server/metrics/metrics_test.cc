@@ -88,8 +88,9 @@ TEST_F(MetricsTest, EverySeriesIsThereFromTheStart) {
     EXPECT_THAT(text,
                 HasSubstr(absl::StrCat("megatrain_stream_busy_seconds_total{gpu=\"0\",stream=\"",
                                        stream, "\"} 0\n")));
-    for (const std::string reason : {"weights_ready", "slot_free", "gradient_ready", "slab_free",
-                                     "unit_updated", "norm", "no_work"}) {
+    for (const std::string reason :
+         {"weights_ready", "slot_free", "gradient_ready", "slab_free", "unit_updated",
+          "activations", "stash_free", "norm", "no_work"}) {
       EXPECT_THAT(text,
                   HasSubstr(absl::StrCat("megatrain_stream_wait_seconds_total{gpu=\"0\",reason=\"",
                                          reason, "\",stream=\"", stream, "\"} 0\n")));

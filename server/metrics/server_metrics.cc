@@ -20,8 +20,9 @@ using prometheus::Registry;
 constexpr char kGpu[] = "0";
 
 const char* const kStreams[] = {"compute", "h2d", "d2h", "optimizer"};
-const char* const kReasons[] = {"weights_ready", "slot_free", "gradient_ready", "slab_free",
-                                "unit_updated",  "norm",      "no_work"};
+const char* const kReasons[] = {"weights_ready", "slot_free",    "gradient_ready",
+                                "slab_free",     "unit_updated", "activations",
+                                "stash_free",    "norm",         "no_work"};
 
 const std::map<int, std::string>& ActiveStates() {
   static const auto* const states = new std::map<int, std::string>{

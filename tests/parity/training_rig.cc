@@ -62,22 +62,22 @@ absl::Status TrainingRig::Start() {
        .attention = AttentionMode::kDeterministic},
       {.document_tokens = tokens, .row_tokens = tokens, .row_documents = options_.max_documents});
   MT_ASSIGN_OR_RETURN(
-      pipeline_,
-      StepPipeline::Create({*device_, *math_, *store_, *templates_, pool_}, layout_,
-                           {.order = options_.order,
-                            .weight_slot_count = options_.weight_slots,
-                            .gradient_slot_count = options_.gradient_slots,
-                            .resident_weights = options_.resident,
-                            .state_on_device = options_.state_on_device,
-                            .keep = std::vector<KeepLevel>(layout_.units.size(), options_.keep),
-                            .compute_dtype = options_.dtype,
-                            .max_micro_batch_tokens = tokens,
-                            .max_step_tokens = tokens,
-                            .max_micro_batches = options_.max_micro_batches,
-                            .workspace_bytes = memory.workspace_bytes(tokens),
-                            .batch_table_bytes = memory.batch_table_bytes(tokens),
-                            .kept_token_bytes = memory.kept_token_bytes,
-                            .stages_loads = memory.stages_loads}));
+      pipeline_, StepPipeline::Create(
+                     {*device_, *math_, *store_, *templates_, pool_, backend_.pinner()}, layout_,
+                     {.order = options_.order,
+                      .weight_slot_count = options_.weight_slots,
+                      .gradient_slot_count = options_.gradient_slots,
+                      .resident_weights = options_.resident,
+                      .state_on_device = options_.state_on_device,
+                      .keep = std::vector<KeepLevel>(layout_.units.size(), options_.keep),
+                      .compute_dtype = options_.dtype,
+                      .max_micro_batch_tokens = tokens,
+                      .max_step_tokens = tokens,
+                      .max_micro_batches = options_.max_micro_batches,
+                      .workspace_bytes = memory.workspace_bytes(tokens),
+                      .batch_table_bytes = memory.batch_table_bytes(tokens),
+                      .kept_token_bytes = memory.kept_token_bytes,
+                      .stages_loads = memory.stages_loads}));
   return absl::OkStatus();
 }
 

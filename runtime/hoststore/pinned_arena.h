@@ -1,0 +1,48 @@
+#ifndef RUNTIME_HOSTSTORE_PINNED_ARENA_H_
+#define RUNTIME_HOSTSTORE_PINNED_ARENA_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "absl/status/statusor.h"
+#include "runtime/hoststore/page_arena.h"
+#include "runtime/hoststore/page_pinner.h"
+#include "runtime/hoststore/pin_arena.h"
+
+namespace megatrain {
+
+// Host memory that a device copies to and from, all of it taken by Create: tens of GiB in seconds,
+// where the driver's own allocation takes most of a second a GiB. In parts, each from a page
+// boundary on; no copy may cross from one into another. Never copied by fork and never in a core
+// dump.
+class PinnedArena {
+ public:
+  // `part_bytes` may have zeros but not alone. Faults pages in with so many threads. `pinner`
+  // outlives the arena; nullptr where the device is the host. RESOURCE_EXHAUSTED when the system
+  // has no room, or does not pin so much.
+  static absl::StatusOr<std::unique_ptr<PinnedArena>> Create(std::span<const int64_t> part_bytes,
+                                                             int threads, PagePinner* pinner);
+
+  // What Create takes.
+  static int64_t Bytes(std::span<const int64_t> part_bytes);
+
+  ~PinnedArena();
+  PinnedArena(const PinnedArena&) = delete;
+  PinnedArena& operator=(const PinnedArena&) = delete;
+
+  std::byte* data(int part) const { return reinterpret_cast<std::byte*>(arena_->data(part)); }
+
+ private:
+  PinnedArena(std::unique_ptr<PageArena> arena, PagePinner* pinner)
+      : arena_(std::move(arena)), pinner_(pinner) {}
+
+  const std::unique_ptr<PageArena> arena_;
+  PagePinner* const pinner_;
+  PinnedRanges pinned_;
+};
+
+}  // namespace megatrain
+
+#endif  // RUNTIME_HOSTSTORE_PINNED_ARENA_H_

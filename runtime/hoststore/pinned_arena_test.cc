@@ -1,0 +1,79 @@
+#include "runtime/hoststore/pinned_arena.h"
+
+#include <cstring>
+#include <map>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "gtest/gtest.h"
+
+namespace megatrain {
+namespace {
+
+constexpr int64_t kPage = 4096;
+
+// Knows what is pinned; refuses what would make it more than `limit_bytes`.
+class CountingPinner final : public PagePinner {
+ public:
+  explicit CountingPinner(int64_t limit_bytes) : limit_bytes_(limit_bytes) {}
+
+  absl::Status Pin(void* data, int64_t size_bytes) override {
+    EXPECT_GT(size_bytes, 0);
+    EXPECT_EQ(size_bytes % kPage, 0);
+    if (pinned_bytes() + size_bytes > limit_bytes_) {
+      return absl::ResourceExhaustedError("enough is pinned");
+    }
+    pinned_[data] = size_bytes;
+    return absl::OkStatus();
+  }
+  void Unpin(void* data) override { EXPECT_EQ(pinned_.erase(data), 1u); }
+
+  int64_t pinned_bytes() const {
+    int64_t total = 0;
+    for (const auto& [data, size_bytes] : pinned_) {
+      total += size_bytes;
+    }
+    return total;
+  }
+
+ private:
+  const int64_t limit_bytes_;
+  std::map<void*, int64_t> pinned_;
+};
+
+TEST(PinnedArenaTest, PartsAreApartWritableAndPinnedUntilTheEnd) {
+  const std::vector<int64_t> sizes = {0, 3 * kPage, 0, 100, 2 * kPage + 1, 0};
+  CountingPinner pinner(1 << 30);
+  {
+    const auto arena = PinnedArena::Create(sizes, /*threads=*/2, &pinner);
+    ASSERT_TRUE(arena.ok()) << arena.status();
+    EXPECT_EQ(PinnedArena::Bytes(sizes), (3 + 1 + 3) * kPage);
+    EXPECT_EQ(pinner.pinned_bytes(), PinnedArena::Bytes(sizes));
+    for (size_t part = 0; part < sizes.size(); ++part) {
+      std::memset((*arena)->data(static_cast<int>(part)), static_cast<int>(part) + 1, sizes[part]);
+    }
+    for (size_t part = 0; part < sizes.size(); ++part) {
+      const std::byte* data = (*arena)->data(static_cast<int>(part));
+      for (int64_t i = 0; i < sizes[part]; ++i) {
+        ASSERT_EQ(static_cast<size_t>(data[i]), part + 1);
+      }
+    }
+  }
+  EXPECT_EQ(pinner.pinned_bytes(), 0);
+}
+
+TEST(PinnedArenaTest, ARefusalIsAnErrorAndLeavesNothingPinned) {
+  CountingPinner pinner(2 * kPage);
+  const std::vector<int64_t> sizes = {3 * kPage};
+  EXPECT_EQ(PinnedArena::Create(sizes, 1, &pinner).status().code(),
+            absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(pinner.pinned_bytes(), 0);
+}
+
+TEST(PinnedArenaTest, NeedsNoPinnerWhereTheDeviceIsTheHost) {
+  const std::vector<int64_t> sizes = {kPage};
+  EXPECT_TRUE(PinnedArena::Create(sizes, 1, nullptr).ok());
+}
+
+}  // namespace
+}  // namespace megatrain
