@@ -99,6 +99,35 @@ TEST_P(CudaPlacementBits, KeptActivations) {
   }
 }
 
+// Through pinned host memory and back, of all layers and of some.
+TEST_P(CudaPlacementBits, ActivationsOnTheHost) {
+  const std::vector<bool> none;
+  const std::vector<bool> all(6, true);
+  const std::vector<bool> some = {false, true, false, true, true, false};
+  for (const KeepLevel keep : kKeepLevels) {
+    for (const int slots : {1, 2, 4}) {
+      ExpectSameBits(
+          {.keep = keep, .boundary_on_host = all, .kept_on_host = all, .stash_slots = slots}, 1,
+          "all, " + std::to_string(slots) + " slots");
+      ExpectSameBits({.weight_slots = slots,
+                      .keep = keep,
+                      .boundary_on_host = some,
+                      .kept_on_host = all,
+                      .stash_slots = slots},
+                     0, "some boundaries, " + std::to_string(slots) + " slots");
+    }
+    ExpectSameBits({.keep = keep, .boundary_on_host = all, .kept_on_host = none}, 1, "boundaries");
+    ExpectSameBits({.resident = true, .keep = keep, .boundary_on_host = none, .kept_on_host = some},
+                   1, "what some layers keep");
+    ExpectSameBits({.keep = keep,
+                    .state_on_device = kMiddleStates,
+                    .boundary_on_host = some,
+                    .kept_on_host = some,
+                    .stash_slots = 3},
+                   1, "some states on the device");
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Models, CudaPlacementBits,
                          ::testing::Values(Case{ToyFamily::kQwen2, true, ComputeDtype::kFloat32},
                                            Case{ToyFamily::kLlama, false, ComputeDtype::kFloat32},

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <vector>
 
 #include "tests/parity/toy_training.h"
 #include "tests/parity/training_rig.h"
@@ -43,6 +44,24 @@ TEST_P(PlacementBits, NothingDependsOnSlotsThreadsOrderOrResidence) {
     }
     EXPECT_TRUE(train({.dtype = GetParam().dtype, .order = order, .resident = true}) == want)
         << "resident, order " << static_cast<int>(order);
+  }
+}
+
+TEST_P(PlacementBits, NothingDependsOnWhereBoundariesWait) {
+  const ModelConfig config = ToyModelConfig(ToyFamily::kQwen2, GetParam().tied);
+  const auto train = [&](const RigOptions& options) {
+    return ToyOutcome(config, options, CpuBackendForTest(), {});
+  };
+  const Outcome want = train({.dtype = GetParam().dtype, .resident = true});
+  const std::vector<bool> all(6, true);
+  const std::vector<bool> some = {false, true, false, true, true, false};
+  for (const std::vector<bool>& on_host : {all, some}) {
+    for (const int slots : {1, 3}) {
+      EXPECT_TRUE(
+          train({.dtype = GetParam().dtype, .boundary_on_host = on_host, .stash_slots = slots}) ==
+          want)
+          << slots << " slots";
+    }
   }
 }
 

@@ -32,6 +32,9 @@ struct RigOptions {
   bool resident = false;
   KeepLevel keep = KeepLevel::kNothing;  // of every layer
   std::vector<bool> state_on_device;     // by unit; empty: none
+  std::vector<bool> boundary_on_host;    // the same
+  std::vector<bool> kept_on_host;        // the same
+  int stash_slots = 2;
   int optimizer_threads = 2;
   int64_t max_tokens = 512;  // of a step and of a micro-batch
   int64_t max_documents = 16;
