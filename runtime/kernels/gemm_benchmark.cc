@@ -1,16 +1,12 @@
 // Speed of the matrix products and of the attention of one layer of a model and its head, on random
 // numbers: cuBLASLt's first choice beside its next ones, cuDNN beside our own kernels.
-#include <cuda_bf16.h>
-#include <cuda_runtime_api.h>
 
 #include <algorithm>
 #include <cinttypes>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <functional>
 #include <memory>
-#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,7 +17,7 @@
 #include "runtime/base/status_macros.h"
 #include "runtime/config/shapes.h"
 #include "runtime/kernels/attention_shape.h"
-#include "runtime/kernels/cuda_status.h"
+#include "runtime/kernels/benchmarks/measurement.h"
 #include "runtime/kernels/matmul_choices.h"
 #include "runtime/kernels/matmul_timer.h"
 #include "runtime/kernels/packed_attention.h"
@@ -32,68 +28,6 @@ namespace megatrain {
 namespace {
 
 constexpr auto kBfloat16 = ComputeDtype::kBfloat16;
-
-// Device memory, freed at the end.
-class Memory {
- public:
-  static absl::StatusOr<Memory> Allocate(int64_t bytes) {
-    void* data = nullptr;
-    MT_RETURN_IF_ERROR(CudaStatus(cudaMalloc(&data, bytes), "cudaMalloc"));
-    return Memory(data);
-  }
-  void* data() const { return data_.get(); }
-
- private:
-  struct Free {
-    void operator()(void* data) const { cudaFree(data); }
-  };
-  explicit Memory(void* data) : data_(data) {}
-  std::unique_ptr<void, Free> data_;
-};
-
-// `count` normal numbers of standard deviation 0.5 in bf16: a block of them over and over, whose
-// length shares no factor with a row's.
-absl::StatusOr<Memory> RandomMemory(int64_t count) {
-  constexpr int64_t kBlock = (int64_t{1} << 20) + 7;
-  static const std::vector<__nv_bfloat16> block = [] {
-    std::mt19937 generator(1);
-    std::normal_distribution<float> normal(0, 0.5f);
-    std::vector<__nv_bfloat16> numbers(kBlock);
-    for (__nv_bfloat16& number : numbers) {
-      number = __float2bfloat16_rn(normal(generator));
-    }
-    return numbers;
-  }();
-  MT_ASSIGN_OR_RETURN(Memory memory, Memory::Allocate(count * 2));
-  for (int64_t at = 0; at < count; at += kBlock) {
-    MT_RETURN_IF_ERROR(
-        CudaStatus(cudaMemcpy(static_cast<char*>(memory.data()) + at * 2, block.data(),
-                              std::min(kBlock, count - at) * 2, cudaMemcpyHostToDevice),
-                   "cudaMemcpy"));
-  }
-  return memory;
-}
-
-// Seconds of one run, by the GPU's clock, over `runs` after two to warm up.
-absl::StatusOr<double> Seconds(const std::function<absl::Status()>& run, int runs = 20) {
-  cudaEvent_t begin;
-  cudaEvent_t end;
-  MT_RETURN_IF_ERROR(CudaStatus(cudaEventCreate(&begin), "cudaEventCreate"));
-  MT_RETURN_IF_ERROR(CudaStatus(cudaEventCreate(&end), "cudaEventCreate"));
-  for (int i = -2; i < runs; ++i) {
-    if (i == 0) {
-      MT_RETURN_IF_ERROR(CudaStatus(cudaEventRecord(begin, nullptr), "cudaEventRecord"));
-    }
-    MT_RETURN_IF_ERROR(run());
-  }
-  MT_RETURN_IF_ERROR(CudaStatus(cudaEventRecord(end, nullptr), "cudaEventRecord"));
-  MT_RETURN_IF_ERROR(CudaStatus(cudaEventSynchronize(end), "benchmark"));
-  float milliseconds = 0;
-  cudaEventElapsedTime(&milliseconds, begin, end);
-  cudaEventDestroy(begin);
-  cudaEventDestroy(end);
-  return milliseconds * 1e-3 / runs;
-}
 
 void PrintSpeeds(const char* how, const MatmulProblem& problem,
                  const std::vector<double>& seconds) {
@@ -158,18 +92,14 @@ struct AttentionCase {
   }
 };
 
-absl::StatusOr<Memory> DeviceTables(const AttentionCase& work) {
+DeviceArray<char> DeviceTables(const AttentionCase& work) {
   std::vector<int32_t> offsets;
   for (int64_t i = 0; i <= work.documents; ++i) {
     offsets.push_back(static_cast<int32_t>(i * work.length));
   }
   std::vector<char> tables(AttentionTableBytes(work.Shape(), offsets.back(), work.documents));
   FillAttentionTables(work.Shape(), offsets, tables.data());
-  MT_ASSIGN_OR_RETURN(Memory memory, Memory::Allocate(std::ssize(tables)));
-  MT_RETURN_IF_ERROR(
-      CudaStatus(cudaMemcpy(memory.data(), tables.data(), tables.size(), cudaMemcpyHostToDevice),
-                 "cudaMemcpy"));
-  return memory;
+  return UploadRepeated(tables, std::ssize(tables));
 }
 
 absl::Status TimeAttention(const AttentionCase& work, const AttentionTensors& tensors,
@@ -177,11 +107,9 @@ absl::Status TimeAttention(const AttentionCase& work, const AttentionTensors& te
   const AttentionShape shape = work.Shape();
   MT_ASSIGN_OR_RETURN(const auto attention, MakePackedAttention(shape));
   MT_RETURN_IF_ERROR(attention->Prepare(work.documents, work.length));
-  const int runs = work.dtype == kBfloat16 ? 20 : 3;
-  MT_ASSIGN_OR_RETURN(const double forward,
-                      Seconds([&] { return attention->Forward(tensors, batch, context); }, runs));
-  MT_ASSIGN_OR_RETURN(const double backward,
-                      Seconds([&] { return attention->Backward(tensors, batch, context); }, runs));
+  const double forward = MedianSeconds([&] { return attention->Forward(tensors, batch, context); });
+  const double backward =
+      MedianSeconds([&] { return attention->Backward(tensors, batch, context); });
   const double flop = 2.0 * static_cast<double>(batch.tokens * work.length * shape.OutWidth());
   std::printf("attention %-20s %" PRId64 " x %" PRId64 " | forward %6.1f backward %6.1f TFLOP/s\n",
               work.name, int64_t{work.documents}, int64_t{work.length}, 1e-12 * flop / forward,
@@ -190,27 +118,28 @@ absl::Status TimeAttention(const AttentionCase& work, const AttentionTensors& te
 }
 
 absl::Status PrintAttention(const AttentionCase& work) {
+  constexpr float kDeviation = 0.5f;
   const AttentionShape shape = work.Shape();
   const int64_t tokens = shape.max_tokens;
   const int64_t halves = SizeBytes(work.dtype) / 2;  // two bf16 numbers make a harmless fp32 one
-  MT_ASSIGN_OR_RETURN(const Memory tables, DeviceTables(work));
-  MT_ASSIGN_OR_RETURN(const Memory qkv, RandomMemory(tokens * shape.QkvWidth() * halves));
-  MT_ASSIGN_OR_RETURN(const Memory out, RandomMemory(tokens * shape.OutWidth() * halves));
-  MT_ASSIGN_OR_RETURN(const Memory log_sum_exp, Memory::Allocate(tokens * shape.heads * 4));
-  MT_ASSIGN_OR_RETURN(const Memory out_gradient, RandomMemory(tokens * shape.OutWidth() * halves));
-  MT_ASSIGN_OR_RETURN(const Memory qkv_gradient, RandomMemory(tokens * shape.QkvWidth() * halves));
-  MT_ASSIGN_OR_RETURN(const Memory scratch, Memory::Allocate(AttentionScratchBytes(shape)));
+  const auto tables = DeviceTables(work);
+  const auto qkv = NormalNumbers(tokens * shape.QkvWidth() * halves, kDeviation);
+  const auto out = NormalNumbers(tokens * shape.OutWidth() * halves, kDeviation);
+  const auto log_sum_exp = AllocateArray<float>(tokens * shape.heads);
+  const auto out_gradient = NormalNumbers(tokens * shape.OutWidth() * halves, kDeviation);
+  const auto qkv_gradient = NormalNumbers(tokens * shape.QkvWidth() * halves, kDeviation);
+  const auto scratch = AllocateArray<char>(AttentionScratchBytes(shape));
   return TimeAttention(work,
-                       {.qkv = qkv.data(),
-                        .out = out.data(),
-                        .log_sum_exp = static_cast<float*>(log_sum_exp.data()),
-                        .out_gradient = out_gradient.data(),
-                        .qkv_gradient = qkv_gradient.data()},
+                       {.qkv = qkv.get(),
+                        .out = out.get(),
+                        .log_sum_exp = log_sum_exp.get(),
+                        .out_gradient = out_gradient.get(),
+                        .qkv_gradient = qkv_gradient.get()},
                        {.tokens = tokens,
                         .documents = work.documents,
                         .longest = work.length,
-                        .tables = tables.data()},
-                       {scratch.data(), nullptr});
+                        .tables = tables.get()},
+                       {scratch.get(), nullptr});
 }
 
 absl::Status PrintAttentions(const ModelConfig& config) {

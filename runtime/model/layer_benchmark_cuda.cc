@@ -1,26 +1,23 @@
 // Measures one Qwen2.5-7B decoder layer and the head on a GPU, bf16, documents of 1,024 tokens:
 // layer_benchmark_cuda [deterministic].
 
+#include <cuda_bf16.h>
 #include <cuda_runtime_api.h>
 
-#include <algorithm>
 #include <cinttypes>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <functional>
 #include <memory>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "runtime/base/check.h"
 #include "runtime/config/model_config.h"
 #include "runtime/config/model_layout.h"
 #include "runtime/config/shapes.h"
 #include "runtime/kernels/attention_shape.h"
+#include "runtime/kernels/benchmarks/measurement.h"
 #include "runtime/model/cuda_buffers.h"
 #include "runtime/model/cuda_templates.h"
 #include "runtime/model/layer_template.h"
@@ -28,66 +25,15 @@
 namespace megatrain {
 namespace {
 
-constexpr int kWarmUps = 3;
-constexpr int kRounds = 20;
 constexpr int64_t kDocumentTokens = 1024;
 constexpr int kLayerUnit = 1;
 constexpr float kHiddenScale = 1.0F;
 constexpr float kWeightScale = 0.02F;
 constexpr float kGradientScale = 1e-3F;
 
-void Check(cudaError_t error) {
-  if (error != cudaSuccess) {
-    std::fprintf(stderr, "CUDA: %s\n", cudaGetErrorString(error));
-    std::abort();
-  }
-}
-
-void Check(const absl::Status& status) {
-  if (!status.ok()) {
-    std::fprintf(stderr, "%s\n", status.ToString().c_str());
-    std::abort();
-  }
-}
-
 ModelConfig OneLayer() {
   return Resized(ShapeByName("qwen2.5-7b").value(), /*layers=*/1, /*width=*/1).value();
 }
-
-class DeviceMemory {
- public:
-  explicit DeviceMemory(int64_t size_bytes) {
-    Check(cudaMalloc(&data_, size_bytes));
-    Check(cudaMemset(data_, 0, size_bytes));
-  }
-  ~DeviceMemory() { cudaFree(data_); }
-  DeviceMemory(const DeviceMemory&) = delete;
-  DeviceMemory& operator=(const DeviceMemory&) = delete;
-
-  void* get() const { return data_; }
-  float* floats() const { return static_cast<float*>(data_); }
-
-  // Normal bf16 numbers; a block of them again and again.
-  void FillNormal(int64_t count, float scale) {
-    constexpr int64_t kBlock = 1 << 22;
-    std::mt19937 random(1);
-    std::normal_distribution<float> normal(0, scale);
-    std::vector<uint16_t> block(std::min(count, kBlock));
-    for (uint16_t& value : block) {
-      const float number = normal(random);
-      uint32_t bits = 0;
-      std::memcpy(&bits, &number, sizeof bits);
-      value = static_cast<uint16_t>(bits >> 16);
-    }
-    for (int64_t first = 0; first < count; first += kBlock) {
-      Check(cudaMemcpy(static_cast<uint16_t*>(data_) + first, block.data(),
-                       std::min(kBlock, count - first) * 2, cudaMemcpyHostToDevice));
-    }
-  }
-
- private:
-  void* data_ = nullptr;
-};
 
 // Whole documents of random tokens, a loss at every token but the last of each.
 struct Batch {
@@ -120,25 +66,10 @@ struct Batch {
   std::vector<int32_t> loss_targets;
 };
 
-// Milliseconds a call of GPU time, launches overlapping.
-double Milliseconds(cudaStream_t stream, const std::function<absl::Status()>& call) {
-  cudaEvent_t begin = nullptr;
-  cudaEvent_t end = nullptr;
-  Check(cudaEventCreate(&begin));
-  Check(cudaEventCreate(&end));
-  for (int i = 0; i < kWarmUps + kRounds; ++i) {
-    if (i == kWarmUps) {
-      Check(cudaEventRecord(begin, stream));
-    }
-    Check(call());
-  }
-  Check(cudaEventRecord(end, stream));
-  Check(cudaEventSynchronize(end));
-  float milliseconds = 0;
-  Check(cudaEventElapsedTime(&milliseconds, begin, end));
-  Check(cudaEventDestroy(begin));
-  Check(cudaEventDestroy(end));
-  return milliseconds / kRounds;
+DeviceArray<float> ZeroFloats(int64_t count) {
+  auto floats = AllocateArray<float>(count);
+  Check(cudaMemset(floats.get(), 0, count * sizeof(float)), "cudaMemset");
+  return floats;
 }
 
 // The templates and everything a call on `token_count` tokens takes.
@@ -151,20 +82,19 @@ class Bench {
         batch_(token_count, config_.vocab_size),
         tokens_(token_count),
         workspace_bytes_(CudaWorkspaceBytes(shape_, token_count)),
-        workspace_(workspace_bytes_),
-        hidden_(HiddenElements() * 2),
-        output_(HiddenElements() * 2) {
-    Check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
+        workspace_(AllocateArray<char>(workspace_bytes_)),
+        hidden_(NormalNumbers(HiddenElements(), kHiddenScale)),
+        output_(AllocateArray<__nv_bfloat16>(HiddenElements())) {
+    Check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate");
     auto templates = MakeCudaTemplates(config_, layout_, ComputeDtype::kBfloat16, mode,
                                        {.tokens = token_count,
                                         .document_tokens = kDocumentTokens,
                                         .documents = token_count / kDocumentTokens});
     Check(templates.status());
     templates_ = *std::move(templates);
-    tables_ = std::make_unique<DeviceMemory>(templates_->BatchTableBytes());
+    tables_ = AllocateArray<char>(templates_->BatchTableBytes());
     Check(templates_->Prepare(View()));
-    Check(templates_->BindBatch(View(), tables_->get(), Whole()));
-    hidden_.FillNormal(HiddenElements(), kHiddenScale);
+    Check(templates_->BindBatch(View(), tables_.get(), Whole()));
   }
   ~Bench() { cudaStreamDestroy(stream_); }
   Bench(const Bench&) = delete;
@@ -172,10 +102,9 @@ class Bench {
 
   void RunLayer(KeepLevel level, const char* name) {
     const int64_t elements = layout_.units[kLayerUnit].element_count;
-    DeviceMemory weights(elements * 2);
-    weights.FillNormal(elements, kWeightScale);
-    const DeviceMemory gradients(elements * 4);
-    const DeviceMemory kept(templates_->KeptTokenBytes(level) * tokens_ + 1);
+    const auto weights = NormalNumbers(elements, kWeightScale);
+    const auto gradients = ZeroFloats(elements);
+    const auto kept = AllocateArray<char>(templates_->KeptTokenBytes(level) * tokens_ + 1);
     const ModelTemplates::LayerArguments layer = {.unit = kLayerUnit,
                                                   .weights = weights.get(),
                                                   .input = hidden_.get(),
@@ -183,16 +112,16 @@ class Bench {
     const auto forward = [&] {
       return templates_->LayerForward(layer, View(), output_.get(), Whole());
     };
-    const double forward_ms = Milliseconds(stream_, forward);
-    DeviceMemory gradient(HiddenElements() * 2);
-    gradient.FillNormal(HiddenElements(), kGradientScale);
+    const double forward_ms = 1e3 * MedianSeconds(forward, stream_);
+    const auto gradient = NormalNumbers(HiddenElements(), kGradientScale);
     // Backward overwrites what is kept, so both directions run in turn.
-    const double both_ms = Milliseconds(stream_, [&] {
+    const auto both = [&] {
       const absl::Status status = forward();
-      return status.ok() ? templates_->LayerBackward(layer, View(), gradient.get(),
-                                                     gradients.floats(), Whole())
+      return status.ok() ? templates_->LayerBackward(layer, View(), gradient.get(), gradients.get(),
+                                                     Whole())
                          : status;
-    });
+    };
+    const double both_ms = 1e3 * MedianSeconds(both, stream_);
     std::printf("layer, %" PRId64
                 " tokens, keeps %s: forward %.3f ms, backward %.3f ms, %.0f model"
                 " TFLOP/s\n",
@@ -202,21 +131,21 @@ class Bench {
   void RunHead() {
     const UnitLayout& unit = layout_.units.back();
     const int64_t matrix = unit.Find(TensorRole::kHead)->offset_elements;
-    DeviceMemory weights(unit.element_count * 2);
-    weights.FillNormal(unit.element_count, kWeightScale);
-    const DeviceMemory gradients(unit.element_count * 4);
-    const DeviceMemory result(sizeof(HeadResult));
-    const double milliseconds = Milliseconds(stream_, [&] {
+    const auto weights = NormalNumbers(unit.element_count, kWeightScale);
+    const auto gradients = ZeroFloats(unit.element_count);
+    const auto result = AllocateArray<HeadResult>(1);
+    const auto head = [&] {
       return templates_->Head({.head_weights = weights.get(),
-                               .matrix = static_cast<uint16_t*>(weights.get()) + matrix,
+                               .matrix = weights.get() + matrix,
                                .hidden = hidden_.get(),
-                               .result = static_cast<HeadResult*>(result.get())},
-                              {.head = gradients.floats(),
-                               .matrix = gradients.floats() + matrix,
+                               .result = result.get()},
+                              {.head = gradients.get(),
+                               .matrix = gradients.get() + matrix,
                                .hidden = output_.get(),
                                .loss_scale = 1.0 / static_cast<double>(tokens_)},
                               View(), Whole());
-    });
+    };
+    const double milliseconds = 1e3 * MedianSeconds(head, stream_);
     const double flops = 6.0 * static_cast<double>(config_.vocab_size * config_.hidden_size) *
                          static_cast<double>(batch_.loss_positions.size());
     std::printf("head, %zu rows: %.3f ms, %.0f model TFLOP/s\n", batch_.loss_positions.size(),
@@ -225,7 +154,7 @@ class Bench {
 
  private:
   int64_t HiddenElements() const { return tokens_ * config_.hidden_size; }
-  MicroBatch View() const { return batch_.View(tables_->get()); }
+  MicroBatch View() const { return batch_.View(tables_.get()); }
   Workspace Whole() const {
     return {.data = workspace_.get(), .size_bytes = workspace_bytes_, .stream = stream_};
   }
@@ -245,10 +174,10 @@ class Bench {
   const Batch batch_;
   const int64_t tokens_;
   const int64_t workspace_bytes_;
-  DeviceMemory workspace_;
-  DeviceMemory hidden_;
-  DeviceMemory output_;
-  std::unique_ptr<DeviceMemory> tables_;
+  const DeviceArray<char> workspace_;
+  const DeviceArray<__nv_bfloat16> hidden_;
+  const DeviceArray<__nv_bfloat16> output_;
+  DeviceArray<char> tables_;
   std::unique_ptr<ModelTemplates> templates_;
   cudaStream_t stream_ = nullptr;
 };

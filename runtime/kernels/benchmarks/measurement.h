@@ -1,8 +1,9 @@
-// How the benchmarks of this package measure.
+// How benchmarks of kernels and templates measure.
 
 #ifndef RUNTIME_KERNELS_BENCHMARKS_MEASUREMENT_H_
 #define RUNTIME_KERNELS_BENCHMARKS_MEASUREMENT_H_
 
+#include <cuda_bf16.h>
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -45,8 +46,14 @@ DeviceArray<T> UploadRepeated(const std::vector<T>& block, int64_t count) {
   return array;
 }
 
-// Prints the median of 20 times of what `launch` enqueues on the default stream, after one to warm
-// up, and the bytes that it must move over that time.
+// `count` normal numbers of this standard deviation: a block over and over, whose length shares no
+// factor with a row's.
+DeviceArray<__nv_bfloat16> NormalNumbers(int64_t count, float deviation);
+
+// The median of 20 times of what `launch` enqueues on `stream`, after one to warm up.
+double MedianSeconds(const std::function<absl::Status()>& launch, cudaStream_t stream = nullptr);
+
+// Prints MedianSeconds, and the bytes that `launch` must move over that time.
 void Measure(const char* name, int64_t moved_bytes, const std::function<absl::Status()>& launch);
 
 }  // namespace megatrain
