@@ -12,6 +12,7 @@
 #include "gtest/gtest.h"
 #include "server/api/job_service_for_test.h"
 #include "server/api/status_for_test.h"
+#include "server/errors/errors.h"
 
 namespace megatrain {
 namespace {
