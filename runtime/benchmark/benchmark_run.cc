@@ -162,7 +162,9 @@ absl::StatusOr<std::unique_ptr<ModelSession>> StartSession(const BenchmarkFlags&
                                                     .documents = setup.placement.micro_batch_rows}},
                            .fold_layers = flags.folded_store},
                           parts.backend, parts.clock));
+  MT_RETURN_IF_ERROR(session->Populate(/*progress=*/{}).status());
   FillRandomWeights(session->layout(), flags.seed, session->pool(), session->store());
+  MT_RETURN_IF_ERROR(session->Pin(options, /*progress=*/{}).status());
   MT_RETURN_IF_ERROR(session->StartPipeline(options));
   return session;
 }

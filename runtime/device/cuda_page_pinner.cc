@@ -1,25 +1,12 @@
 #include "runtime/device/cuda_page_pinner.h"
 
 #include <cuda_runtime_api.h>
-#include <sys/resource.h>
-
-#include <string>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "runtime/hoststore/locked_memory_limit.h"
 
 namespace megatrain {
-namespace {
-
-std::string LockedMemoryLimit() {
-  rlimit limit = {};
-  if (getrlimit(RLIMIT_MEMLOCK, &limit) != 0) {
-    return "unknown";
-  }
-  return limit.rlim_cur == RLIM_INFINITY ? "none" : absl::StrCat(limit.rlim_cur, " bytes");
-}
-
-}  // namespace
 
 absl::Status CudaPagePinner::Pin(void* data, int64_t size_bytes) {
   const cudaError_t error = cudaHostRegister(data, size_bytes, cudaHostRegisterPortable);

@@ -55,10 +55,11 @@ TEST(CudaPagePinnerTest, PinsPlanesOfAHostStoreWhileItLives) {
     CudaPagePinner pinner;
     auto store = HostStore::Create(Layers(5), {.gradient_bytes = 2, .fold_layers = fold_layers});
     ASSERT_TRUE(store.ok()) << store.status();
-    ASSERT_TRUE((*store)->Populate(2, [](int64_t, int64_t) {}).ok());
-    const HostStore::PinReport report = (*store)->Pin(pinner, kPlanes, 2 * kElements * 2);
-    EXPECT_TRUE(report.refusal.ok()) << report.refusal;
-    EXPECT_EQ(report.pinned_bytes, report.requested_bytes);
+    ASSERT_TRUE((*store)->Populate(2, /*progress=*/{}).ok());
+    const auto report = (*store)->Pin(pinner, kPlanes, /*progress=*/{}, 2 * kElements * 2);
+    ASSERT_TRUE(report.ok()) << report.status();
+    EXPECT_TRUE(report->refusal.ok()) << report->refusal;
+    EXPECT_EQ(report->pinned_bytes, report->requested_bytes);
     for (int unit = 0; unit < 5; ++unit) {
       EXPECT_TRUE(IsPinned((*store)->hi(unit)));
       EXPECT_TRUE(IsPinned((*store)->hi(unit) + kElements - 1));

@@ -69,6 +69,31 @@ absl::Status CheckFolding(const ModelLayout& layout, int fold_layers) {
   return absl::OkStatus();
 }
 
+// Another pinner, with its progress told. Once whoever hears of it has asked to end, it refuses.
+class TellingPinner final : public PagePinner {
+ public:
+  TellingPinner(PagePinner& pinner, int64_t all_bytes, const ByteProgress& progress)
+      : pinner_(pinner), all_bytes_(all_bytes), progress_(progress) {}
+
+  absl::Status Pin(void* data, int64_t size_bytes) override {
+    MT_RETURN_IF_ERROR(stop_);
+    MT_RETURN_IF_ERROR(pinner_.Pin(data, size_bytes));
+    done_bytes_ += size_bytes;
+    stop_ = TellProgress(progress_, done_bytes_, all_bytes_);
+    return absl::OkStatus();
+  }
+  void Unpin(void* data) override { pinner_.Unpin(data); }
+
+  const absl::Status& stop() const { return stop_; }
+
+ private:
+  PagePinner& pinner_;
+  const int64_t all_bytes_;
+  const ByteProgress& progress_;
+  int64_t done_bytes_ = 0;
+  absl::Status stop_;
+};
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<HostStore>> HostStore::Create(const ModelLayout& layout,
@@ -118,7 +143,7 @@ void* HostStore::At(Plane plane, int unit) {
 }
 
 absl::StatusOr<HostStore::PopulateReport> HostStore::Populate(int threads,
-                                                              const Progress& progress) {
+                                                              const ByteProgress& progress) {
   std::vector<PageArena*> arenas;
   std::vector<Access> accesses;
   arenas.reserve(arenas_.size());
@@ -126,19 +151,22 @@ absl::StatusOr<HostStore::PopulateReport> HostStore::Populate(int threads,
     arenas.push_back(arena.get());
   }
   accesses.reserve(unit_count());
-  for (int unit = 0; unit < unit_count(); ++unit) {
-    accesses.push_back(BeginAccess(unit));
+  {
+    MutexLock lock(&mutex_);
+    for (int unit = 0; unit < unit_count(); ++unit) {
+      accesses.push_back(OpenUnit(unit));  // its pages get memory, and stay zero
+    }
   }
   PopulateReport report = {};
   MT_ASSIGN_OR_RETURN(report.size_bytes, PopulatePages(arenas, threads, progress));
-  for (const PageArena* arena : arenas) {
-    report.huge_page_bytes += arena->HugePageBytes();
-  }
+  report.huge_page_bytes = PageArena::HugePageBytes(arenas);
   return report;
 }
 
-HostStore::PinReport HostStore::Pin(PagePinner& pinner, std::span<const Plane> planes,
-                                    int64_t chunk_bytes) {
+absl::StatusOr<HostStore::PinReport> HostStore::Pin(PagePinner& pinner,
+                                                    std::span<const Plane> planes,
+                                                    const ByteProgress& progress,
+                                                    int64_t chunk_bytes) {
   MT_CHECK(!options_.protect_idle_units);
   PinReport report;
   for (const Plane plane : planes) {
@@ -146,22 +174,34 @@ HostStore::PinReport HostStore::Pin(PagePinner& pinner, std::span<const Plane> p
       report.requested_bytes += arena(plane).size_bytes(unit);
     }
   }
+  TellingPinner telling(pinner, report.requested_bytes, progress);
   for (const Plane plane : planes) {
     PinnedRanges ranges;
     if (report.refusal.ok()) {
-      report.refusal = PinArena(pinner, arena(plane), chunk_bytes, ranges);
+      report.refusal = PinArena(telling, arena(plane), chunk_bytes, ranges);
     }
     report.pinned_bytes += ranges.size_bytes;
     for (void* const data : ranges.first_bytes) {
       pinned_.push_back({&pinner, data});
     }
   }
+  MT_RETURN_IF_ERROR(telling.stop());
   return report;
+}
+
+bool HostStore::untouched() {
+  MutexLock lock(&mutex_);
+  return untouched_;
 }
 
 HostStore::Access HostStore::BeginAccess(int unit) {
   MT_CHECK(unit >= 0 && unit < unit_count());
   MutexLock lock(&mutex_);
+  untouched_ = false;
+  return OpenUnit(unit);
+}
+
+HostStore::Access HostStore::OpenUnit(int unit) {
   if (++access_counts_[unit] == 1 && options_.protect_idle_units) {
     SetProtection(unit, PROT_READ | PROT_WRITE);
   }

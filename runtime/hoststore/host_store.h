@@ -3,7 +3,6 @@
 
 #include <array>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -12,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "runtime/base/byte_progress.h"
 #include "runtime/base/mutex.h"
 #include "runtime/config/model_layout.h"
 #include "runtime/hoststore/page_arena.h"
@@ -51,27 +51,26 @@ class HostStore {
   HostStore(const HostStore&) = delete;
   HostStore& operator=(const HostStore&) = delete;
 
-  // Gives all pages their memory now, with that many threads, instead of at first touch: much the
-  // faster, and what does not fit shows here. `progress` is called with the bytes done so far and
-  // all, by one thread at a time. Before anybody uses the store. RESOURCE_EXHAUSTED when memory
-  // ends.
+  // Gives all pages their memory now, with up to that many threads, instead of at first touch:
+  // much the faster, and what does not fit shows here. Before anybody uses the store.
+  // RESOURCE_EXHAUSTED when memory ends.
   struct PopulateReport {
     int64_t size_bytes;
     int64_t huge_page_bytes;  // of these, in huge pages
   };
-  using Progress = std::function<void(int64_t done_bytes, int64_t all_bytes)>;
-  absl::StatusOr<PopulateReport> Populate(int threads, const Progress& progress);
+  absl::StatusOr<PopulateReport> Populate(int threads, const ByteProgress& progress);
 
   // Pins whole planes, in that order, until one call is refused; what was pinned until then stays
-  // so. In calls of at most `chunk_bytes`, or one unit; no unit is divided. `pinner` outlives the
-  // store. Not with protect_idle_units.
+  // so. In calls of at most `chunk_bytes`, or one unit; no unit is divided; `progress` hears of
+  // each. `pinner` outlives the store. Not with protect_idle_units. The only error is that of
+  // `progress`.
   struct PinReport {
     int64_t requested_bytes = 0;
     int64_t pinned_bytes = 0;
     absl::Status refusal;
   };
-  PinReport Pin(PagePinner& pinner, std::span<const Plane> planes,
-                int64_t chunk_bytes = kPinChunkBytes);
+  absl::StatusOr<PinReport> Pin(PagePinner& pinner, std::span<const Plane> planes,
+                                const ByteProgress& progress, int64_t chunk_bytes = kPinChunkBytes);
 
   // The first element of the unit in each plane, page-aligned.
   uint16_t* hi(int unit) { return static_cast<uint16_t*>(At(Plane::kHi, unit)); }
@@ -79,6 +78,9 @@ class HostStore {
   float* moment1(int unit) { return static_cast<float*>(At(Plane::kMoment1, unit)); }
   float* moment2(int unit) { return static_cast<float*>(At(Plane::kMoment2, unit)); }
   void* gradient(int unit) { return At(Plane::kGradient, unit); }  // float or bf16
+
+  // Whether all of it is zero still: nobody has begun an Access.
+  bool untouched() ABSL_LOCKS_EXCLUDED(mutex_);
 
   int gradient_bytes() const { return options_.gradient_bytes; }
   int unit_count() const { return unit_count_; }
@@ -116,6 +118,7 @@ class HostStore {
   HostStore(int unit_count, Options options)
       : options_(options), unit_count_(unit_count), access_counts_(unit_count, 0) {}
 
+  Access OpenUnit(int unit) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   PageArena& arena(Plane plane) { return *arenas_[static_cast<int>(plane)]; }
   void* At(Plane plane, int unit);
   void EndAccess(int unit) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -127,6 +130,7 @@ class HostStore {
   std::vector<Pinned> pinned_;
   Mutex mutex_;
   std::vector<int> access_counts_ ABSL_GUARDED_BY(mutex_);
+  bool untouched_ ABSL_GUARDED_BY(mutex_) = true;
 };
 
 }  // namespace megatrain

@@ -187,7 +187,7 @@ TEST(HostStoreTest, AFoldedStoreTakesTheMemoryOfItsFirstLayers) {
   EXPECT_EQ(HostStore::Bytes(layout, {.fold_layers = 3}).front().second, 5 * 2 * 4096);
   EXPECT_EQ(HostStore::Bytes(layout, {.fold_layers = 80}), HostStore::Bytes(layout, {}));
   auto store = Make(layout, {.fold_layers = 3});
-  const auto report = store->Populate(1, [](int64_t, int64_t) {});
+  const auto report = store->Populate(1, /*progress=*/{});
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_EQ(report->size_bytes, 5 * 16 * 4096);
 }
@@ -219,6 +219,7 @@ TEST(HostStoreTest, PopulatingTouchesEveryPageAndTellsItsProgress) {
     last_done = done;
     last_all = all;
     ++calls;
+    return absl::OkStatus();
   });
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_GE(ResidentBytes() - before, 16 * kElements);
@@ -228,8 +229,10 @@ TEST(HostStoreTest, PopulatingTouchesEveryPageAndTellsItsProgress) {
   EXPECT_EQ(last_all, report->size_bytes);
   EXPECT_GT(calls, 5);
   EXPECT_FALSE(Readable(store->hi(0)));
+  EXPECT_TRUE(store->untouched());
   const auto access = store->BeginAccess(0);
   EXPECT_EQ(store->moment1(0)[kElements - 1], 0.0f);
+  EXPECT_FALSE(store->untouched());
 }
 
 // Notes what it is asked for; refuses beyond a limit.
@@ -262,10 +265,19 @@ TEST(HostStoreTest, PinsPlanesInChunksOfWholeUnits) {
   NotingPinner pinner(int64_t{1} << 40);
   {
     auto store = Make(LayersOf(3, 4096), {.gradient_bytes = 4});
-    const HostStore::PinReport report = store->Pin(pinner, kTransferred, 5 * 8192);
-    EXPECT_TRUE(report.refusal.ok());
-    EXPECT_EQ(report.requested_bytes, 5 * (8192 + 16384));
-    EXPECT_EQ(report.pinned_bytes, report.requested_bytes);
+    std::vector<int64_t> progress;
+    const auto tell = [&](int64_t done_bytes, int64_t all_bytes) {
+      EXPECT_EQ(all_bytes, 5 * (8192 + 16384));
+      progress.push_back(done_bytes);
+      return absl::OkStatus();
+    };
+    const auto report = store->Pin(pinner, kTransferred, tell, 5 * 8192);
+    ASSERT_TRUE(report.ok()) << report.status();
+    EXPECT_TRUE(report->refusal.ok());
+    EXPECT_EQ(report->requested_bytes, 5 * (8192 + 16384));
+    EXPECT_EQ(report->pinned_bytes, report->requested_bytes);
+    EXPECT_THAT(progress, ElementsAre(5 * 8192, 5 * 8192 + 2 * 16384, 5 * 8192 + 4 * 16384,
+                                      report->requested_bytes));
     EXPECT_THAT(pinner.sizes, ElementsAre(5 * 8192, 2 * 16384, 2 * 16384, 16384));
     EXPECT_THAT(pinner.open, ElementsAre(store->hi(0), store->gradient(0), store->gradient(2),
                                          store->gradient(4)));
@@ -277,8 +289,9 @@ TEST(HostStoreTest, APieceOfFoldedMemoryIsPinnedByItself) {
   NotingPinner pinner(int64_t{1} << 40);
   auto store = Make(LayersOf(5, 4096), {.fold_layers = 2});
   constexpr HostStore::Plane kOne[] = {HostStore::Plane::kHi};
-  const HostStore::PinReport report = store->Pin(pinner, kOne);
-  EXPECT_EQ(report.pinned_bytes, 7 * 8192);
+  const auto report = store->Pin(pinner, kOne, /*progress=*/{});
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->pinned_bytes, 7 * 8192);
   EXPECT_THAT(pinner.open, ElementsAre(store->hi(0), store->hi(3), store->hi(5), store->hi(6)));
 }
 
@@ -286,13 +299,23 @@ TEST(HostStoreTest, ARefusedPinKeepsWhatWasPinned) {
   NotingPinner pinner(3 * 8192);
   {
     auto store = Make(LayersOf(3, 4096));
-    const HostStore::PinReport report = store->Pin(pinner, kTransferred, 2 * 8192);
-    EXPECT_EQ(report.refusal.message(), "limit");
-    EXPECT_EQ(report.pinned_bytes, 2 * 8192);
-    EXPECT_EQ(report.requested_bytes, 5 * (8192 + 16384));
+    const auto report = store->Pin(pinner, kTransferred, /*progress=*/{}, 2 * 8192);
+    ASSERT_TRUE(report.ok()) << report.status();
+    EXPECT_EQ(report->refusal.message(), "limit");
+    EXPECT_EQ(report->pinned_bytes, 2 * 8192);
+    EXPECT_EQ(report->requested_bytes, 5 * (8192 + 16384));
     EXPECT_EQ(pinner.open.size(), 1u);
   }
   EXPECT_TRUE(pinner.open.empty());
+}
+
+TEST(HostStoreTest, WhoHearsOfProgressCanEndTheWork) {
+  auto store = Make(LayersOf(3, 4096));
+  const auto stop = [](int64_t, int64_t) { return absl::CancelledError("stop"); };
+  EXPECT_EQ(store->Populate(2, stop).status(), absl::CancelledError("stop"));
+  NotingPinner pinner(int64_t{1} << 40);
+  EXPECT_EQ(store->Pin(pinner, kTransferred, stop, 8192).status(), absl::CancelledError("stop"));
+  EXPECT_EQ(pinner.open.size(), 1u);
 }
 
 TEST(HostStoreTest, NoRoomIsAnError) {

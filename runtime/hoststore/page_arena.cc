@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cinttypes>
 #include <cstdio>
@@ -113,8 +114,12 @@ absl::Status PageArena::Populate(int part, int64_t offset_bytes, int64_t size_by
   return absl::OkStatus();
 }
 
-int64_t PageArena::HugePageBytes() const {
+bool PageArena::holds(uintptr_t address) const {
   const auto first = reinterpret_cast<uintptr_t>(data_);
+  return first <= address && address < first + size_bytes_;
+}
+
+int64_t PageArena::HugePageBytes(std::span<PageArena* const> arenas) {
   std::ifstream maps("/proc/self/smaps");
   std::string line;
   bool here = false;
@@ -124,7 +129,8 @@ int64_t PageArena::HugePageBytes() const {
     uintptr_t end = 0;
     int64_t kilobytes = 0;
     if (std::sscanf(line.c_str(), "%lx-%lx ", &begin, &end) == 2) {
-      here = first <= begin && begin < first + size_bytes_;
+      here = std::any_of(arenas.begin(), arenas.end(),
+                         [begin](const PageArena* arena) { return arena->holds(begin); });
     } else if (here && (std::sscanf(line.c_str(), "AnonHugePages: %" SCNd64, &kilobytes) == 1 ||
                         std::sscanf(line.c_str(), "ShmemPmdMapped: %" SCNd64, &kilobytes) == 1)) {
       huge_bytes += kilobytes << 10;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -44,14 +45,16 @@ class PageArena {
   // for several pieces at once. RESOURCE_EXHAUSTED when there is none.
   absl::Status Populate(int part, int64_t offset_bytes, int64_t size_bytes);
 
-  // How much of the arena lies in huge pages now.
-  int64_t HugePageBytes() const;
+  // How much of these arenas lies in huge pages now. The kernel walks the process's whole memory
+  // for it: once for all arenas.
+  static int64_t HugePageBytes(std::span<PageArena* const> arenas);
 
  private:
   explicit PageArena(std::vector<Part> parts);
 
   absl::Status MapOwnMemory(int protection);
   absl::Status MapSharedMemory(int protection);
+  bool holds(uintptr_t address) const;
 
   const std::vector<Part> parts_;
   std::vector<int64_t> offsets_;         // of each part in the range

@@ -46,7 +46,7 @@ absl::StatusOr<std::unique_ptr<PinnedArena>> PinnedArena::Create(
                       PageArena::Map(Parts(part_bytes), PROT_READ | PROT_WRITE));
   auto arena = std::unique_ptr<PinnedArena>(new PinnedArena(std::move(pages), pinner));
   const std::array arenas = {arena->arena_.get()};
-  MT_RETURN_IF_ERROR(PopulatePages(arenas, threads, [](int64_t, int64_t) {}).status());
+  MT_RETURN_IF_ERROR(PopulatePages(arenas, threads, /*progress=*/{}).status());
   if (pinner != nullptr) {
     MT_RETURN_IF_ERROR(PinArena(*pinner, *arena->arena_, kPinChunkBytes, arena->pinned_));
   }

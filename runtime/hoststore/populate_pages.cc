@@ -37,7 +37,7 @@ std::vector<Piece> Pieces(std::span<PageArena* const> arenas) {
 // What the threads share.
 class Populating {
  public:
-  Populating(std::vector<Piece> pieces, const std::function<void(int64_t, int64_t)>& progress)
+  Populating(std::vector<Piece> pieces, const ByteProgress& progress)
       : pieces_(std::move(pieces)), progress_(progress) {
     for (const Piece& piece : pieces_) {
       all_bytes_ += piece.size_bytes;
@@ -55,7 +55,7 @@ class Populating {
       status_.Update(status);
       if (status_.ok()) {
         done_bytes_ += piece->size_bytes;
-        progress_(done_bytes_, all_bytes_);
+        status_.Update(TellProgress(progress_, done_bytes_, all_bytes_));
       }
     }
   }
@@ -72,7 +72,7 @@ class Populating {
   }
 
   const std::vector<Piece> pieces_;
-  const std::function<void(int64_t, int64_t)>& progress_;
+  const ByteProgress& progress_;
   int64_t all_bytes_ = 0;
   Mutex mutex_;
   size_t next_ ABSL_GUARDED_BY(mutex_) = 0;
@@ -83,11 +83,13 @@ class Populating {
 }  // namespace
 
 absl::StatusOr<int64_t> PopulatePages(std::span<PageArena* const> arenas, int threads,
-                                      const std::function<void(int64_t, int64_t)>& progress) {
+                                      const ByteProgress& progress) {
   MT_CHECK(threads >= 1);
   Populating populating(Pieces(arenas), progress);
   std::vector<std::thread> others;
-  for (int i = 1; i < threads; ++i) {
+  // Of less than a piece a thread makes nothing faster.
+  const int64_t useful_threads = std::min<int64_t>(threads, populating.all_bytes() / kPieceBytes);
+  for (int64_t i = 1; i < useful_threads; ++i) {
     others.emplace_back([&populating] { populating.Run(); });
   }
   populating.Run();

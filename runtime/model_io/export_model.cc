@@ -30,11 +30,13 @@ std::string ParentOf(const std::string& path) {
 // One export into one folder.
 class Exporter {
  public:
-  Exporter(const ModelFolder& source, HostStore& store, std::string folder, FileSystem& file_system)
+  Exporter(const ModelFolder& source, HostStore& store, std::string folder, FileSystem& file_system,
+           const ByteProgress& progress)
       : source_(source),
         store_(store),
         folder_(std::move(folder)),
         file_system_(file_system),
+        progress_(progress),
         buffer_(kBufferBytes) {}
 
   absl::Status Run(const std::vector<MatchedShard>& shards) {
@@ -69,6 +71,8 @@ class Exporter {
       MT_RETURN_IF_ERROR(matched.tensor == nullptr ? file.Read(entry, offset, piece)
                                                    : Encode(matched, offset, piece));
       MT_RETURN_IF_ERROR(writer.Append({piece.data(), piece.size()}));
+      done_bytes_ += static_cast<int64_t>(piece.size());
+      MT_RETURN_IF_ERROR(TellProgress(progress_, done_bytes_, source_.WeightBytes()));
     }
     return absl::OkStatus();
   }
@@ -108,6 +112,8 @@ class Exporter {
   HostStore& store_;
   const std::string folder_;
   FileSystem& file_system_;
+  const ByteProgress& progress_;
+  int64_t done_bytes_ = 0;
   std::vector<char> buffer_;
 };
 
@@ -132,7 +138,8 @@ absl::Status WriteAndRename(Exporter& exporter, const std::vector<MatchedShard>&
 }  // namespace
 
 absl::Status ExportModel(const ModelFolder& source, const ModelLayout& layout, HostStore& store,
-                         std::string output, FileSystem& file_system) {
+                         std::string output, FileSystem& file_system,
+                         const ByteProgress& progress) {
   while (output.size() > 1 && output.ends_with('/')) {
     output.pop_back();
   }
@@ -147,7 +154,7 @@ absl::Status ExportModel(const ModelFolder& source, const ModelLayout& layout, H
   MT_RETURN_IF_ERROR(CheckRoom(ParentOf(output), source.WeightBytes(), file_system));
   const std::string partial = output + ".partial";
   MT_RETURN_IF_ERROR(file_system.RemoveTree(partial));
-  Exporter exporter(source, store, partial, file_system);
+  Exporter exporter(source, store, partial, file_system, progress);
   absl::Status status = WriteAndRename(exporter, shards, partial, output, file_system);
   if (!status.ok()) {
     // Both are complaints about the same disk; the first says more.

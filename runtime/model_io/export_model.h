@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "runtime/base/byte_progress.h"
 #include "runtime/base/file_system.h"
 #include "runtime/config/model_layout.h"
 #include "runtime/hoststore/host_store.h"
@@ -18,10 +19,12 @@ namespace megatrain {
 //
 // `output` must not exist (ALREADY_EXISTS); the folders above it are made. The folder is made
 // durable under another name beside it and renamed at the end, so it is there complete or not at
-// all; after an error nothing is left. RESOURCE_EXHAUSTED with sizes when the disk has no room;
-// FAILED_PRECONDITION naming a tensor with a value that is not finite in its dtype.
+// all; after an error nothing is left. `progress` hears of the weights' bytes. RESOURCE_EXHAUSTED
+// with sizes when the disk has no room; FAILED_PRECONDITION naming a tensor with a value that is
+// not finite in its dtype; what `progress` returns.
 absl::Status ExportModel(const ModelFolder& source, const ModelLayout& layout, HostStore& store,
-                         std::string output, FileSystem& file_system);
+                         std::string output, FileSystem& file_system,
+                         const ByteProgress& progress = {});
 
 }  // namespace megatrain
 

@@ -49,7 +49,16 @@ Loaded Load(const std::string& path) {
   loaded.folder = *std::move(folder);
   loaded.layout = MakeModelLayout(loaded.folder->config());
   loaded.store = UsedStore(loaded.layout);
-  loaded.status = LoadModel(*loaded.folder, loaded.layout, *loaded.store);
+  int64_t last_done_bytes = 0;
+  int64_t last_all_bytes = 0;
+  loaded.status = LoadModel(*loaded.folder, loaded.layout, *loaded.store,
+                            [&](int64_t done_bytes, int64_t all_bytes) {
+                              EXPECT_GT(done_bytes, last_done_bytes);
+                              last_done_bytes = done_bytes;
+                              last_all_bytes = all_bytes;
+                              return absl::OkStatus();
+                            });
+  EXPECT_TRUE(!loaded.status.ok() || last_done_bytes == last_all_bytes);
   return loaded;
 }
 
@@ -104,6 +113,16 @@ TEST(LoadModelTest, RebuildsEveryMasterOverWhatTheStoreHeldBefore) {
       }
     }
   }
+}
+
+TEST(LoadModelTest, WhoHearsOfProgressCanEndIt) {
+  const nlohmann::json config = TestConfig(true);
+  const std::string path =
+      WriteModelFolder("model", config, RandomTensors(config, TensorDtype::kBf16, 17));
+  const Loaded loaded = Load(path);
+  EXPECT_EQ(LoadModel(*loaded.folder, loaded.layout, *loaded.store,
+                      [](int64_t, int64_t) { return absl::CancelledError("enough"); }),
+            absl::CancelledError("enough"));
 }
 
 TEST(LoadModelTest, TensorsLargerThanTheBuffer) {

@@ -76,7 +76,7 @@ absl::StatusOr<std::unique_ptr<AdamWMeasurement>> AdamWMeasurement::Create(Optio
   ModelLayout layout = OneMatrix(options.element_count);
   MT_ASSIGN_OR_RETURN(auto store,
                       HostStore::Create(layout, {.gradient_bytes = options.gradient_bytes}));
-  MT_RETURN_IF_ERROR(store->Populate(options.fill_threads, [](int64_t, int64_t) {}).status());
+  MT_RETURN_IF_ERROR(store->Populate(options.fill_threads, /*progress=*/{}).status());
   OptimizerPool pool(options.fill_threads);
   FillFirstBlock(*store);
   RepeatFirstBlock(*store, options.element_count / kBlockElements, pool);

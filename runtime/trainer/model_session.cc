@@ -5,15 +5,27 @@
 #include <vector>
 
 #include "runtime/base/status_macros.h"
+#include "runtime/device/copy_speed.h"
 
 namespace megatrain {
+namespace {
+
+constexpr int64_t kMeasuredBytes = int64_t{64} << 20;
+
+bool NothingCrosses(const PipelineOptions& options) {
+  const std::vector<bool>& on_device = options.state_on_device;
+  return !on_device.empty() &&
+         std::find(on_device.begin(), on_device.end(), false) == on_device.end();
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<ModelSession>> ModelSession::Create(const ModelConfig& config,
                                                                    const Options& options,
                                                                    ComputeBackend& backend,
                                                                    Clock& clock) {
   std::unique_ptr<ModelSession> session(
-      new ModelSession(MakeModelLayout(config), options.optimizer_threads, backend));
+      new ModelSession(MakeModelLayout(config), options.optimizer_threads, backend, clock));
   MT_ASSIGN_OR_RETURN(session->device_, backend.MakeDevice(clock));
   session->math_ = backend.MakeMath();
   const HostStore::Options store_options{
@@ -25,11 +37,43 @@ absl::StatusOr<std::unique_ptr<ModelSession>> ModelSession::Create(const ModelCo
   return session;
 }
 
-ModelSession::ModelSession(ModelLayout layout, int optimizer_threads, ComputeBackend& backend)
-    : layout_(std::move(layout)), backend_(backend), pool_(optimizer_threads) {}
+ModelSession::ModelSession(ModelLayout layout, int optimizer_threads, ComputeBackend& backend,
+                           Clock& clock)
+    : layout_(std::move(layout)), backend_(backend), clock_(clock), pool_(optimizer_threads) {}
+
+absl::StatusOr<HostStore::PopulateReport> ModelSession::Populate(const ByteProgress& progress) {
+  return store_->Populate(pool_.thread_count(), progress);
+}
+
+absl::StatusOr<HostStore::PinReport> ModelSession::Pin(const PipelineOptions& options,
+                                                       const ByteProgress& progress) {
+  if (backend_.pinner() == nullptr || NothingCrosses(options)) {
+    return HostStore::PinReport();
+  }
+  std::vector<HostStore::Plane> planes = {HostStore::Plane::kHi, HostStore::Plane::kGradient};
+  if (options.compute_dtype == ComputeDtype::kFloat32) {
+    planes.push_back(HostStore::Plane::kLo);
+  }
+  return store_->Pin(*backend_.pinner(), planes, progress);
+}
+
+absl::StatusOr<ModelSession::CopySpeeds> ModelSession::MeasureCopies() {
+  constexpr int kUnit = 0;
+  const int64_t size_bytes =
+      std::min(kMeasuredBytes, layout_.units[kUnit].element_count * int64_t{sizeof(float)});
+  MT_ASSIGN_OR_RETURN(const std::unique_ptr<DeviceBuffer> pinned,
+                      device_->AllocateHost(size_bytes));
+  const HostStore::Access access = store_->BeginAccess(kUnit);
+  CopySpeeds speeds = {};
+  MT_ASSIGN_OR_RETURN(speeds.pinned,
+                      MeasureCopyToDevice(*device_, clock_, pinned->data(), size_bytes));
+  // No plane of moments is ever pinned.
+  MT_ASSIGN_OR_RETURN(speeds.pageable,
+                      MeasureCopyToDevice(*device_, clock_, store_->moment1(kUnit), size_bytes));
+  return speeds;
+}
 
 absl::Status ModelSession::StartPipeline(const PipelineOptions& options) {
-  PinWhatCrosses(options);
   MT_ASSIGN_OR_RETURN(pipeline_, StepPipeline::Create({.device = *device_,
                                                        .math = *math_,
                                                        .store = *store_,
@@ -38,20 +82,6 @@ absl::Status ModelSession::StartPipeline(const PipelineOptions& options) {
                                                        .pinner = backend_.pinner()},
                                                       layout_, options));
   return absl::OkStatus();
-}
-
-void ModelSession::PinWhatCrosses(const PipelineOptions& options) {
-  const std::vector<bool>& on_device = options.state_on_device;
-  const bool nothing_crosses =
-      !on_device.empty() && std::find(on_device.begin(), on_device.end(), false) == on_device.end();
-  if (backend_.pinner() == nullptr || nothing_crosses) {
-    return;
-  }
-  std::vector<HostStore::Plane> planes = {HostStore::Plane::kHi, HostStore::Plane::kGradient};
-  if (options.compute_dtype == ComputeDtype::kFloat32) {
-    planes.push_back(HostStore::Plane::kLo);
-  }
-  store_->Pin(*backend_.pinner(), planes);
 }
 
 }  // namespace megatrain

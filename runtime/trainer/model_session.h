@@ -5,6 +5,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "runtime/base/byte_progress.h"
 #include "runtime/base/clock.h"
 #include "runtime/config/model_config.h"
 #include "runtime/config/model_layout.h"
@@ -36,9 +37,25 @@ class ModelSession {
                                                               ComputeBackend& backend,
                                                               Clock& clock);
 
-  // Takes the device memory, and pins what is to cross the bus: where the system refuses that,
-  // copies are slower. Once, after the weights are loaded: until then the host has more room for
-  // the file's pages.
+  // Gives the host store all its memory at once, by the optimizer's threads, instead of at first
+  // touch by one. Once, before anything is loaded. Errors as HostStore::Populate.
+  absl::StatusOr<HostStore::PopulateReport> Populate(const ByteProgress& progress);
+
+  // Pins what is to cross the bus: what the system refuses is copied more slowly. Asks for nothing
+  // where the device is the host, or nothing crosses. Once, after the weights are loaded: until
+  // then the host has more room for the file's pages.
+  absl::StatusOr<HostStore::PinReport> Pin(const PipelineOptions& options,
+                                           const ByteProgress& progress);
+
+  // Bytes a second to the device from pinned and from other memory of the host; before the
+  // pipeline starts.
+  struct CopySpeeds {
+    double pinned;
+    double pageable;
+  };
+  absl::StatusOr<CopySpeeds> MeasureCopies();
+
+  // Takes the device memory and copies there what is to stay. Once, after the weights are loaded.
   absl::Status StartPipeline(const PipelineOptions& options);
 
   const ModelLayout& layout() const { return layout_; }
@@ -47,12 +64,11 @@ class ModelSession {
   StepPipeline& pipeline() { return *pipeline_; }
 
  private:
-  ModelSession(ModelLayout layout, int optimizer_threads, ComputeBackend& backend);
-
-  void PinWhatCrosses(const PipelineOptions& options);
+  ModelSession(ModelLayout layout, int optimizer_threads, ComputeBackend& backend, Clock& clock);
 
   const ModelLayout layout_;
   ComputeBackend& backend_;
+  const Clock& clock_;
   std::unique_ptr<Device> device_;
   std::unique_ptr<DeviceMath> math_;
   std::unique_ptr<HostStore> store_;

@@ -39,7 +39,7 @@ struct TrainJob {
   int64_t device_limit_bytes = 0;  // 0: no limit
 };
 
-enum class TrainPhase { kLoading, kTraining, kExporting };
+enum class TrainPhase { kPreparingMemory, kLoading, kPinning, kTraining, kExporting };
 
 // What one optimizer step did.
 struct StepReport {
@@ -56,17 +56,21 @@ struct StepReport {
 // Cumulative figures of the device's streams, by StreamKind.
 using AllStreamFigures = std::array<StreamFigures, kStreamCount>;
 
-// Hears what happens; called from the thread that runs the job. Calls may block: the job waits.
+// Hears what happens. Called by one thread at a time: the one that runs the job, or one that it
+// waits for. Calls may block: the job waits.
 class TrainObserver {
  public:
   virtual ~TrainObserver() = default;
 
   virtual void OnPhase(TrainPhase phase) = 0;
+  // How far a phase is that takes long; told every few seconds, and it may be the first of it.
+  virtual void OnPhaseProgress(TrainPhase phase, int64_t done_bytes, int64_t all_bytes) = 0;
   virtual void OnPlanned(const Plan& plan, int64_t step_count) = 0;
   virtual void OnStep(const StepReport& report, const AllStreamFigures& figures) = 0;
   virtual void OnLogLine(const std::string& line) = 0;
 
-  // Asked at each step and before the export; true ends the job with CANCELLED.
+  // Asked often until the first step, at each step and before the export; true ends the job with
+  // CANCELLED.
   virtual bool StopRequested() = 0;
 };
 

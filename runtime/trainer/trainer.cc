@@ -10,9 +10,8 @@
 #include "runtime/base/status_macros.h"
 #include "runtime/model_io/export_model.h"
 #include "runtime/model_io/load_model.h"
-#include "runtime/model_io/model_folder.h"
 #include "runtime/planner/machine.h"
-#include "runtime/trainer/model_session.h"
+#include "runtime/trainer/host_memory.h"
 #include "runtime/trainer/training_loop.h"
 #include "runtime/trainer/warm_up.h"
 
@@ -86,6 +85,26 @@ absl::StatusOr<Plan> Trainer::PlanOf(const TrainJob& job, const ModelConfig& con
   return PlanJob(config, shape, machine);
 }
 
+absl::StatusOr<std::unique_ptr<ModelSession>> Trainer::StartSession(const TrainJob& job,
+                                                                    const ModelFolder& folder,
+                                                                    const Plan& plan,
+                                                                    JobProgress& progress) {
+  MT_ASSIGN_OR_RETURN(std::unique_ptr<ModelSession> session,
+                      ModelSession::Create(folder.config(),
+                                           {.optimizer_threads = optimizer_threads_,
+                                            .templates = {.dtype = job.compute_dtype,
+                                                          .attention = job.attention,
+                                                          .limits = plan.limits}},
+                                           parts_.backend, parts_.clock));
+  MT_RETURN_IF_ERROR(PrepareMemory(*session, progress));
+  progress.Begin(TrainPhase::kLoading);
+  MT_RETURN_IF_ERROR(LoadModel(folder, session->layout(), session->store(),
+                               progress.FollowUntilStop(TrainPhase::kLoading)));
+  MT_RETURN_IF_ERROR(PinMemory(*session, plan.pipeline, progress));
+  MT_RETURN_IF_ERROR(session->StartPipeline(plan.pipeline));
+  return session;
+}
+
 absl::StatusOr<TrainResult> Trainer::Run(const TrainJob& job, TrainObserver& observer) {
   absl::StatusOr<TrainResult> result = RunJob(job, observer);
   malloc_trim(0);  // what the job freed goes back to the system, for the next plan and for others
@@ -97,7 +116,8 @@ absl::StatusOr<TrainResult> Trainer::RunJob(const TrainJob& job, TrainObserver& 
     observer.OnLogLine(
         absl::StrCat("the peak of memory counts earlier jobs too: ", std::string(reset.message())));
   }
-  observer.OnPhase(TrainPhase::kLoading);
+  JobProgress progress(parts_.clock, observer);
+  progress.Begin(TrainPhase::kLoading);
   if (parts_.files.Exists(job.output_path)) {
     return absl::InvalidArgumentError(absl::StrCat(job.output_path, ": exists already"));
   }
@@ -117,23 +137,16 @@ absl::StatusOr<TrainResult> Trainer::RunJob(const TrainJob& job, TrainObserver& 
   observer.OnLogLine(absl::StrCat("the plan ", plan.verdict));
 
   MT_ASSIGN_OR_RETURN(const std::unique_ptr<ModelSession> session,
-                      ModelSession::Create(config,
-                                           {.optimizer_threads = optimizer_threads_,
-                                            .templates = {.dtype = job.compute_dtype,
-                                                          .attention = job.attention,
-                                                          .limits = plan.limits}},
-                                           parts_.backend, parts_.clock));
-  MT_RETURN_IF_ERROR(LoadModel(*folder, session->layout(), session->store()));
-  MT_RETURN_IF_ERROR(session->StartPipeline(plan.pipeline));
-  observer.OnPhase(TrainPhase::kTraining);
+                      StartSession(job, *folder, plan, progress));
+  progress.Begin(TrainPhase::kTraining);
   MT_RETURN_IF_ERROR(RunTrainingLoop(job, parts_.clock, reader, session->pipeline(), observer));
   MT_RETURN_IF_ERROR(LogDeviceMemory(parts_.backend, plan, observer));
   if (observer.StopRequested()) {
     return absl::CancelledError("the job was asked to stop before its export");
   }
-  observer.OnPhase(TrainPhase::kExporting);
-  MT_RETURN_IF_ERROR(
-      ExportModel(*folder, session->layout(), session->store(), job.output_path, parts_.files));
+  progress.Begin(TrainPhase::kExporting);
+  MT_RETURN_IF_ERROR(ExportModel(*folder, session->layout(), session->store(), job.output_path,
+                                 parts_.files, progress.Follow(TrainPhase::kExporting)));
   MT_ASSIGN_OR_RETURN(const ProcessMemory memory, ReadProcessMemory(""));
   return TrainResult{reader.step_count(), memory.peak_resident_bytes};
 }

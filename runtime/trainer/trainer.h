@@ -2,6 +2,7 @@
 #define RUNTIME_TRAINER_TRAINER_H_
 
 #include <cstdint>
+#include <memory>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -9,8 +10,11 @@
 #include "runtime/base/file_system.h"
 #include "runtime/config/model_config.h"
 #include "runtime/data/prepared_data.h"
+#include "runtime/model_io/model_folder.h"
 #include "runtime/planner/planner.h"
 #include "runtime/trainer/compute_backend.h"
+#include "runtime/trainer/job_progress.h"
+#include "runtime/trainer/model_session.h"
 #include "runtime/trainer/train_job.h"
 
 namespace megatrain {
@@ -51,6 +55,12 @@ class Trainer {
 
   absl::StatusOr<Plan> PlanOf(const TrainJob& job, const ModelConfig& config,
                               const PreparedDataInfo& data);
+
+  // The model in memory, ready for its first step.
+  absl::StatusOr<std::unique_ptr<ModelSession>> StartSession(const TrainJob& job,
+                                                             const ModelFolder& folder,
+                                                             const Plan& plan,
+                                                             JobProgress& progress);
 
   const Parts parts_;
   const int optimizer_threads_;

@@ -3,7 +3,6 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
-#include <limits>
 #include <string>
 #include <vector>
 
@@ -14,33 +13,11 @@
 #include "runtime/data/prepared_data_for_test.h"
 #include "runtime/planner/machine.h"
 #include "runtime/trainer/cpu_backend.h"
+#include "runtime/trainer/recording_observer.h"
 #include "runtime/trainer/toy_model_for_test.h"
 
 namespace megatrain {
 namespace {
-
-class RecordingObserver final : public TrainObserver {
- public:
-  void OnPhase(TrainPhase phase) override { phases.push_back(phase); }
-  void OnPlanned(const Plan& p, int64_t steps) override {
-    plan = p;
-    step_count = steps;
-  }
-  void OnStep(const StepReport& report, const AllStreamFigures& figures) override {
-    steps.push_back(report);
-    last_figures = figures;
-  }
-  void OnLogLine(const std::string& line) override { log += line + "\n"; }
-  bool StopRequested() override { return static_cast<int64_t>(steps.size()) >= stop_after; }
-
-  std::vector<TrainPhase> phases;
-  Plan plan;
-  int64_t step_count = 0;
-  std::vector<StepReport> steps;
-  AllStreamFigures last_figures;
-  std::string log;
-  int64_t stop_after = std::numeric_limits<int64_t>::max();
-};
 
 class TrainerTest : public testing::Test {
  protected:

@@ -51,6 +51,7 @@ absl::Status WarmUp(const ModelConfig& config, ComputeDtype dtype, ComputeBacken
                                            {.optimizer_threads = optimizer_threads,
                                             .templates = {.dtype = dtype, .limits = plan.limits}},
                                            backend, clock));
+  MT_RETURN_IF_ERROR(session->Pin(plan.pipeline, /*progress=*/{}).status());
   MT_RETURN_IF_ERROR(session->StartPipeline(plan.pipeline));
   const OwnedMicroBatch batch = MakeBatch();
   for (int step = 0; step < 2; ++step) {

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/planner/machine.h"
+#include "runtime/planner/planner.h"
 #include "server/engine/job_conversion.h"
 #include "spdlog/spdlog.h"
 
@@ -43,6 +44,13 @@ class CallObserver final : public TrainObserver {
   void OnPhase(TrainPhase phase) override {
     engine::v1::RunJobEvent event;
     event.set_phase(PhaseName(phase));
+    call_.Send(std::move(event));
+  }
+
+  void OnPhaseProgress(TrainPhase phase, int64_t done_bytes, int64_t all_bytes) override {
+    engine::v1::RunJobEvent event;
+    event.set_phase(absl::StrCat(PhaseName(phase), ", ", FormatBytes(done_bytes), " of ",
+                                 FormatBytes(all_bytes)));
     call_.Send(std::move(event));
   }
 

@@ -192,8 +192,12 @@ v1::JobReason ReasonToProto(const absl::Status& status) {
 
 const char* PhaseName(TrainPhase phase) {
   switch (phase) {
+    case TrainPhase::kPreparingMemory:
+      return "preparing memory";
     case TrainPhase::kLoading:
       return "loading";
+    case TrainPhase::kPinning:
+      return "pinning memory";
     case TrainPhase::kTraining:
       return "training";
     case TrainPhase::kExporting:

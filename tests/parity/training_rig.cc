@@ -52,7 +52,9 @@ absl::Status TrainingRig::Start() {
   constexpr std::array kCrossing = {HostStore::Plane::kHi, HostStore::Plane::kLo,
                                     HostStore::Plane::kGradient};
   if (PagePinner* const pinner = backend_.pinner(); pinner != nullptr) {
-    MT_RETURN_IF_ERROR(store_->Pin(*pinner, kCrossing).refusal);
+    MT_ASSIGN_OR_RETURN(const HostStore::PinReport report,
+                        store_->Pin(*pinner, kCrossing, /*progress=*/{}));
+    MT_RETURN_IF_ERROR(report.refusal);
   }
   const int64_t tokens = options_.max_tokens;
   const BackendMemory memory = MakeBackendMemory(

@@ -1,0 +1,20 @@
+#ifndef RUNTIME_DEVICE_COPY_SPEED_H_
+#define RUNTIME_DEVICE_COPY_SPEED_H_
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "runtime/base/clock.h"
+#include "runtime/device/device.h"
+
+namespace megatrain {
+
+// Bytes a second at which `size_bytes` of host memory, pinned or not, cross to the device; with
+// pages not pinned the copies go by way of buffers of the driver. Takes as much memory of the
+// device, for a few copies. UNAVAILABLE when the clock stood still.
+absl::StatusOr<double> MeasureCopyToDevice(Device& device, const Clock& clock, const void* host,
+                                           int64_t size_bytes);
+
+}  // namespace megatrain
+
+#endif  // RUNTIME_DEVICE_COPY_SPEED_H_

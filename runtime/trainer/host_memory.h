@@ -1,0 +1,25 @@
+// The two steps in which a job gets its host memory, each with what it came to in the job's log.
+
+#ifndef RUNTIME_TRAINER_HOST_MEMORY_H_
+#define RUNTIME_TRAINER_HOST_MEMORY_H_
+
+#include "absl/status/status.h"
+#include "runtime/pipeline/pipeline_options.h"
+#include "runtime/trainer/job_progress.h"
+#include "runtime/trainer/model_session.h"
+
+namespace megatrain {
+
+// Gives the session's host store its memory. The log says how long it took and which pages it got.
+// RESOURCE_EXHAUSTED when memory ends, CANCELLED when the observer asks to stop.
+absl::Status PrepareMemory(ModelSession& session, JobProgress& progress);
+
+// Pins what is to cross the bus. The log says how much that was, how long it took and what the
+// limit on locked memory is. A refusal is no error: then the log says what is not pinned, why, and
+// what that costs, measured. CANCELLED when the observer asks to stop.
+absl::Status PinMemory(ModelSession& session, const PipelineOptions& options,
+                       JobProgress& progress);
+
+}  // namespace megatrain
+
+#endif  // RUNTIME_TRAINER_HOST_MEMORY_H_

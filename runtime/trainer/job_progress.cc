@@ -1,0 +1,46 @@
+#include "runtime/trainer/job_progress.h"
+
+#include "absl/status/status.h"
+
+namespace megatrain {
+namespace {
+
+constexpr absl::Duration kInterval = absl::Seconds(5);
+
+}  // namespace
+
+void JobProgress::Begin(TrainPhase phase) {
+  if (told_ != phase) {
+    told_ = phase;
+    observer_.OnPhase(phase);
+  }
+}
+
+ByteProgress JobProgress::Follow(TrainPhase phase) {
+  last_time_ = clock_.MonotonicNow();
+  return [this, phase](int64_t done_bytes, int64_t all_bytes) {
+    Tell(phase, done_bytes, all_bytes);
+    return absl::OkStatus();
+  };
+}
+
+ByteProgress JobProgress::FollowUntilStop(TrainPhase phase) {
+  last_time_ = clock_.MonotonicNow();
+  return [this, phase](int64_t done_bytes, int64_t all_bytes) {
+    Tell(phase, done_bytes, all_bytes);
+    return observer_.StopRequested()
+               ? absl::CancelledError("the job was asked to stop before its first step")
+               : absl::OkStatus();
+  };
+}
+
+void JobProgress::Tell(TrainPhase phase, int64_t done_bytes, int64_t all_bytes) {
+  const absl::Duration now = clock_.MonotonicNow();
+  if (now - last_time_ >= kInterval) {
+    last_time_ = now;
+    told_ = phase;
+    observer_.OnPhaseProgress(phase, done_bytes, all_bytes);
+  }
+}
+
+}  // namespace megatrain
