@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "runtime/base/check.h"
 #include "runtime/device/device_math.h"
@@ -81,28 +82,28 @@ int64_t ActivationTokens(const PipelineOptions& options) {
   return RoundUp(options.max_step_tokens + padding, kActivationAlignmentTokens);
 }
 
-bool Stashes(const ScheduleShape& shape) {
-  for (int unit = 1; unit <= shape.layer_count; ++unit) {
-    if (shape.stashes(unit)) {
-      return true;
-    }
-  }
-  return false;
+// Bytes that a layer keeps at a place that is chosen by micro-batch.
+int64_t KeptBytes(const PipelineOptions& options, const DeviceMemoryMap& map, int unit,
+                  KeptPlace place) {
+  return options.CountKept(place, options.max_micro_batches) * map.micro_batch_tokens *
+         options.kept_bytes_of(unit);
 }
 
 // Boundaries, what layers keep, and hidden gradients: of all micro-batches that live at once.
 void MapActivations(const ScheduleShape& shape, const PipelineOptions& options, int64_t token_bytes,
                     DeviceMemoryMap& map, Cursor& cursor) {
-  const int64_t tokens = map.activation_tokens;
+  const int64_t boundary_bytes = map.activation_tokens * token_bytes;
   const int last = shape.layer_count;
   for (int unit = 0; unit <= last; ++unit) {
     const bool rolls = shape.rolls(unit) && unit < last;
-    const bool keeps = unit > 0 && !shape.stashes_kept(unit);
-    map.boundaries.push_back(cursor.Take(rolls ? 0 : tokens * token_bytes, map.bytes.activations));
-    map.kept.push_back(
-        cursor.Take(keeps ? tokens * options.kept_bytes_of(unit) : 0, map.bytes.activations));
+    const int64_t kept_bytes = unit == 0 ? 0
+                               : options.kept_by_place(unit)
+                                   ? KeptBytes(options, map, unit, KeptPlace::kDevice)
+                                   : map.activation_tokens * options.kept_bytes_of(unit);
+    map.boundaries.push_back(cursor.Take(rolls ? 0 : boundary_bytes, map.bytes.activations));
+    map.kept.push_back(cursor.Take(kept_bytes, map.bytes.activations));
   }
-  map.hidden_gradients = cursor.Take(tokens * token_bytes, map.bytes.activations);
+  map.hidden_gradients = cursor.Take(boundary_bytes, map.bytes.activations);
   for (int unit = 0; unit < last; ++unit) {
     if (shape.rolls(unit)) {
       map.boundaries[unit] =
@@ -114,35 +115,40 @@ void MapActivations(const ScheduleShape& shape, const PipelineOptions& options, 
 // The ring of slots, and the host's parts.
 void MapStash(const ScheduleShape& shape, const PipelineOptions& options, int64_t token_bytes,
               DeviceMemoryMap& map, Cursor& cursor) {
-  if (!Stashes(shape)) {
+  std::vector<int64_t> host_parts(HostBoundaryPart(shape.head_unit()), 0);
+  StashSizes& sizes = map.stash_sizes;
+  bool stashes = false;
+  for (int unit = 1; unit <= shape.layer_count; ++unit) {
+    if (shape.stashes_boundary(unit)) {
+      stashes = true;
+      sizes.boundary_bytes = RoundUp(map.micro_batch_tokens * token_bytes, kDeviceAlignmentBytes);
+      host_parts[HostBoundaryPart(unit)] = map.activation_tokens * token_bytes;
+    }
+    const int64_t kept_bytes =
+        options.kept_by_place(unit) ? KeptBytes(options, map, unit, KeptPlace::kHost) : 0;
+    if (kept_bytes > 0) {
+      stashes = true;
+      sizes.kept_bytes =
+          std::max(sizes.kept_bytes, map.micro_batch_tokens * options.kept_bytes_of(unit));
+      host_parts[HostKeptPart(unit)] = kept_bytes;
+    }
+  }
+  if (!stashes) {
     return;
   }
-  const int64_t slot_tokens = RoundUp(options.max_micro_batch_tokens, kActivationAlignmentTokens);
-  map.host_parts.resize(HostBoundaryPart(shape.head_unit()), 0);
-  for (int unit = 1; unit <= shape.layer_count; ++unit) {
-    StashSizes& sizes = map.stash_sizes;
-    if (shape.stashes_boundary(unit)) {
-      sizes.boundary_bytes = RoundUp(slot_tokens * token_bytes, kDeviceAlignmentBytes);
-      map.host_parts[HostBoundaryPart(unit)] = map.activation_tokens * token_bytes;
-    }
-    if (shape.stashes_kept(unit)) {
-      const int64_t kept_bytes = options.kept_bytes_of(unit);
-      sizes.kept_bytes = std::max(sizes.kept_bytes, slot_tokens * kept_bytes);
-      map.host_parts[HostKeptPart(unit)] = map.activation_tokens * kept_bytes;
-    }
-  }
-  const int64_t slot_bytes = map.stash_sizes.boundary_bytes + map.stash_sizes.kept_bytes;
+  map.host_parts = std::move(host_parts);
   for (int slot = 0; slot < shape.stash_slot_count; ++slot) {
-    map.stash_slots.push_back(cursor.Take(slot_bytes, map.bytes.activations));
+    map.stash_slots.push_back(
+        cursor.Take(sizes.boundary_bytes + sizes.kept_bytes, map.bytes.activations));
   }
 }
 
-std::vector<bool> StashesKept(const ModelLayout& layout, const PipelineOptions& options) {
-  std::vector<bool> stashes;
+std::vector<bool> KeptOnHost(const ModelLayout& layout, const PipelineOptions& options) {
+  std::vector<bool> on_host;
   for (int unit = 0; unit <= layout.head_unit(); ++unit) {
-    stashes.push_back(options.stashes_kept(unit));
+    on_host.push_back(options.kept_by_place(unit));
   }
-  return stashes;
+  return on_host;
 }
 
 }  // namespace
@@ -159,7 +165,8 @@ ScheduleShape MakeScheduleShape(const ModelLayout& layout, const PipelineOptions
           .forward_only = forward_only,
           .state_on_device = options.state_on_device,
           .boundary_on_host = options.boundary_on_host,
-          .kept_on_host = StashesKept(layout, options),
+          .kept_on_host = KeptOnHost(layout, options),
+          .kept_places = options.kept_places,
           .stash_slot_count = options.stash_slot_count};
 }
 
@@ -192,6 +199,7 @@ DeviceMemoryMap MapDeviceMemory(const ModelLayout& layout, const PipelineOptions
                      : cursor.Take(elements * kHalfBytes, map.bytes.states);
     }
   }
+  map.micro_batch_tokens = RoundUp(options.max_micro_batch_tokens, kActivationAlignmentTokens);
   map.activation_tokens = ActivationTokens(options);
   const int64_t token_bytes = table->shape[1] * compute_bytes;
   MapActivations(shape, options, token_bytes, map, cursor);

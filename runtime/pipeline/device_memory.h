@@ -41,8 +41,7 @@ struct DeviceState {
   DeviceRegion moment2;
 };
 
-// How a slot for one micro-batch's stashed activations is divided, and what a layer's share of
-// the host is; all 0 where nothing is stashed.
+// How a slot for one micro-batch's stashed activations is divided; all 0 where nothing is stashed.
 struct StashSizes {
   int64_t boundary_bytes = 0;  // of a slot, at its start; what the layer keeps follows
   int64_t kept_bytes = 0;      // of a slot, for the layer that stashes most
@@ -57,7 +56,8 @@ struct DeviceMemoryMap {
   // By unit below the head, [activation_tokens, d]. A boundary that goes to the host lies in the
   // region of the last one or in `hidden_gradients`, with every other one of its kind.
   std::vector<DeviceRegion> boundaries;
-  std::vector<DeviceRegion> kept;         // by unit below the head, of all activation tokens
+  // By unit below the head: of all activation tokens, or of as many micro-batches as keep there.
+  std::vector<DeviceRegion> kept;
   DeviceRegion hidden_gradients;          // [activation_tokens, d]
   std::vector<DeviceRegion> stash_slots;  // each for one micro-batch
   StashSizes stash_sizes;
@@ -66,12 +66,13 @@ struct DeviceMemoryMap {
   DeviceRegion load_staging;               // DeviceMath::LoadFloats'
   DeviceRegion sum_scratch;                // DeviceMath::SumOfSquares'
   DeviceRegion workspace;
-  int64_t activation_tokens = 0;  // micro-batches whose boundaries live at once, aligned each
+  int64_t micro_batch_tokens = 0;  // of the largest one, aligned
+  int64_t activation_tokens = 0;   // micro-batches whose boundaries live at once, aligned each
   DeviceBytes bytes;
 
   // Bytes on the host, not of the arena: HostBoundaryPart and HostKeptPart of every unit below the
-  // head, each of all activation tokens. Empty when nothing is stashed. What they take is
-  // PinnedArena::Bytes.
+  // head, of all activation tokens and of as many micro-batches as keep there. Empty when nothing
+  // is stashed. What they take is PinnedArena::Bytes.
   std::vector<int64_t> host_parts;
 };
 

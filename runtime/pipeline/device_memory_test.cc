@@ -144,9 +144,11 @@ TEST(DeviceMemoryTest, WhatGoesToTheHostLeavesSlotsOnTheDevice) {
   options.kept_on_host = {false, true, true, false, false, false};
   const DeviceMemoryMap map = MapDeviceMemory(SmallLayout(false), options);
   const int64_t boundary = map.activation_tokens * 8 * 4;
-  const int64_t kept = map.activation_tokens * 256;
+  const int64_t kept = 4 * 128 * 256;  // a micro-batch has 100 tokens, rounded up
+  const int64_t kept_on_device = map.activation_tokens * 256;
   const int64_t slot = 128 * (8 * 4 + 256);  // 100 tokens, rounded up
-  EXPECT_EQ(map.bytes.activations, plain.bytes.activations - 3 * boundary - 2 * kept + 3 * slot);
+  EXPECT_EQ(map.bytes.activations,
+            plain.bytes.activations - 3 * boundary - 2 * kept_on_device + 3 * slot);
   EXPECT_EQ(map.stash_slots.size(), 3u);
   int64_t host_bytes = 0;
   for (const int64_t part_bytes : map.host_parts) {
@@ -158,6 +160,22 @@ TEST(DeviceMemoryTest, WhatGoesToTheHostLeavesSlotsOnTheDevice) {
   EXPECT_EQ(map.boundaries[0].offset_bytes, map.boundaries[4].offset_bytes);
   EXPECT_EQ(map.boundaries[1].offset_bytes, map.hidden_gradients.offset_bytes);
   EXPECT_EQ(map.boundaries[2].offset_bytes, map.boundaries[4].offset_bytes);
+
+  options.kept_places = SpreadKeptPlaces(/*count=*/4, /*on_host=*/2, /*on_device=*/1);
+  const DeviceMemoryMap mixed = MapDeviceMemory(SmallLayout(false), options);
+  EXPECT_EQ(mixed.host_parts[HostKeptPart(1)], kept / 2);
+  EXPECT_EQ(mixed.kept[1].size_bytes, kept / 4);
+  EXPECT_EQ(options.kept_share(1), 0.75);
+  EXPECT_EQ(options.kept_share(3), 1);
+}
+
+TEST(DeviceMemoryTest, KeptPlacesAreSpreadEvenly) {
+  using enum KeptPlace;
+  EXPECT_EQ(SpreadKeptPlaces(4, 0, 0), std::vector(4, kNowhere));
+  EXPECT_EQ(SpreadKeptPlaces(4, 4, 0), std::vector(4, kHost));
+  EXPECT_EQ(SpreadKeptPlaces(6, 2, 2),
+            (std::vector{kNowhere, kDevice, kHost, kNowhere, kDevice, kHost}));
+  EXPECT_EQ(SpreadKeptPlaces(3, 1, 2), (std::vector{kDevice, kDevice, kHost}));
 }
 
 TEST(DeviceMemoryTest, EmbeddingAndHeadShareTheirSlotsWhereBothStream) {

@@ -1,6 +1,7 @@
 #ifndef RUNTIME_PIPELINE_PIPELINE_OPTIONS_H_
 #define RUNTIME_PIPELINE_PIPELINE_OPTIONS_H_
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <vector>
@@ -21,11 +22,16 @@ struct PipelineOptions {
 
   // Layer-major order alone: what a layer leaves in forward for its backward may go to pinned host
   // memory and come back through slots of the device, of which each holds the most that one
-  // micro-batch of one layer leaves there. Both by unit, of which layers count; empty: none.
-  // Forward writes d2h, T d (boundary) or T KeptTokenBytes(keep) (kept) a layer; backward reads the
-  // same from h2d beside the weights. Bytes are MapDeviceMemory's: `host_parts` and `stash_slots`.
+  // micro-batch of one layer leaves there. By unit, of which layers count; empty: none. Forward
+  // writes d2h, t d (boundary) or t KeptTokenBytes(keep) (kept) a layer and micro-batch; backward
+  // reads the same from h2d beside the weights. Bytes are MapDeviceMemory's.
   std::vector<bool> boundary_on_host;  // the layer's input; backward always needs it
-  std::vector<bool> kept_on_host;      // what keep_of(layer) keeps
+  std::vector<bool> kept_on_host;      // what keep_of(layer) keeps of a micro-batch, by kept_places
+
+  // Where each micro-batch of the layers in kept_on_host keeps; empty: all on the host. A layer is
+  // faster than the bus carries all that it may keep: by micro-batch the load is spread evenly over
+  // a pass, which the few slots need. See SpreadKeptPlaces.
+  std::vector<KeptPlace> kept_places;  // by micro-batch, max_micro_batches
   int stash_slot_count = 3;            // 2 copy one while another is used; more take up the jitter
 
   ComputeDtype compute_dtype = ComputeDtype::kFloat32;
@@ -47,14 +53,50 @@ struct PipelineOptions {
   bool stashes_boundary(int unit) const {
     return !boundary_on_host.empty() && boundary_on_host[unit];
   }
-  bool stashes_kept(int unit) const {
-    return !kept_on_host.empty() && kept_on_host[unit] && kept_bytes_of(unit) > 0;
-  }
   int64_t kept_bytes_of(int unit) const {
     return kept_token_bytes[static_cast<int>(keep_of(unit))];
   }
+  // True where kept_places decides.
+  bool kept_by_place(int unit) const {
+    return !kept_on_host.empty() && kept_on_host[unit] && kept_bytes_of(unit) > 0;
+  }
+  KeptPlace kept_place(int unit, int micro_batch) const {
+    return !kept_by_place(unit)  ? KeptPlace::kDevice
+           : kept_places.empty() ? KeptPlace::kHost
+                                 : kept_places[micro_batch];
+  }
+  // Micro-batches below `end` of a layer for which kept_by_place, that keep at that place.
+  int CountKept(KeptPlace place, int end) const {
+    if (kept_places.empty()) {
+      return place == KeptPlace::kHost ? end : 0;
+    }
+    return static_cast<int>(std::count(kept_places.begin(), kept_places.begin() + end, place));
+  }
+  // How much of a step a layer keeps at keep_of(unit); of the rest it keeps nothing.
+  double kept_share(int unit) const {
+    if (!kept_by_place(unit)) {
+      return 1;
+    }
+    const int nowhere = CountKept(KeptPlace::kNowhere, max_micro_batches);
+    return 1 - static_cast<double>(nowhere) / max_micro_batches;
+  }
   KeepLevel keep_of(int unit) const { return keep.empty() ? KeepLevel::kNothing : keep[unit]; }
 };
+
+// Of `count` micro-batches so many on the host and on the device, each evenly among the others.
+inline std::vector<KeptPlace> SpreadKeptPlaces(int count, int on_host, int on_device) {
+  std::vector<KeptPlace> places(count, KeptPlace::kNowhere);
+  const auto takes = [](int i, int some, int all) { return (i + 1) * some / all > i * some / all; };
+  int rest = 0;  // that are not on the host, so far
+  for (int i = 0; i < count; ++i) {
+    if (takes(i, on_host, count)) {
+      places[i] = KeptPlace::kHost;
+    } else if (takes(rest++, on_device, count - on_host)) {
+      places[i] = KeptPlace::kDevice;
+    }
+  }
+  return places;
+}
 
 }  // namespace megatrain
 

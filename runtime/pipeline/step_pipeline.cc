@@ -19,6 +19,10 @@ absl::Status CheckOptions(const PipelineOptions& options) {
   MT_RETURN_IF_ERROR(require(options.gradient_slot_count >= 1, "gradient_slot_count"));
   MT_RETURN_IF_ERROR(require(options.stash_slot_count >= 1, "stash_slot_count"));
   MT_RETURN_IF_ERROR(require(options.max_micro_batches >= 1, "max_micro_batches"));
+  MT_RETURN_IF_ERROR(
+      require(options.kept_places.empty() ||
+                  static_cast<int>(options.kept_places.size()) >= options.max_micro_batches,
+              "kept_places"));
   MT_RETURN_IF_ERROR(require(options.max_micro_batch_tokens >= 1, "max_micro_batch_tokens"));
   MT_RETURN_IF_ERROR(
       require(options.max_step_tokens >= options.max_micro_batch_tokens, "max_step_tokens"));

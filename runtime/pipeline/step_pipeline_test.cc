@@ -47,6 +47,7 @@ struct Placement {
   std::vector<KeepLevel> keep = {};
   std::vector<bool> boundary_on_host = {};
   std::vector<bool> kept_on_host = {};
+  std::vector<KeptPlace> kept_places = {};
   int stash_slots = 1;
 };
 
@@ -62,7 +63,8 @@ std::string Describe(const Placement& p) {
          std::to_string(std::count(p.boundary_on_host.begin(), p.boundary_on_host.end(), true)) +
          " kept there " +
          std::to_string(std::count(p.kept_on_host.begin(), p.kept_on_host.end(), true)) +
-         " stash slots " + std::to_string(p.stash_slots);
+         " by micro-batch " + std::to_string(!p.kept_places.empty()) + " stash slots " +
+         std::to_string(p.stash_slots);
 }
 
 // Of six units: the ends, a layer in the middle, all but one layer, all.
@@ -100,6 +102,8 @@ void AddStashing(bool tied, ComputeDtype dtype, std::vector<Placement>& placemen
     add(slots, SomeKept(), some, all);
     add(slots, everything, {}, some);
   }
+  base.kept_places = SpreadKeptPlaces(kSmallMicroBatches, /*on_host=*/2, /*on_device=*/1);
+  add(2, everything, some, all);
   base.on_device = {true, false, true, true, false, false};
   add(2, SomeKept(), some, some);
   base.on_device = {};
@@ -118,6 +122,10 @@ Placement RandomPlacement(std::mt19937& random) {
                  .gradient_slots = draw(1, 4),
                  .threads = draw(1, 2),
                  .stash_slots = draw(1, 6)};
+  for (int m = 0; m < kSmallMicroBatches && draw(0, 1) == 1; ++m) {
+    p.kept_places.resize(kSmallMicroBatches);
+    p.kept_places[m] = static_cast<KeptPlace>(draw(0, 2));
+  }
   const bool some_on_device = draw(0, 2) == 0;
   for (int unit = 0; unit < 6; ++unit) {
     p.on_device.push_back(some_on_device && draw(0, 2) == 0);
@@ -164,6 +172,7 @@ struct Rig {
                                          .keep = p.keep,
                                          .boundary_on_host = p.boundary_on_host,
                                          .kept_on_host = p.kept_on_host,
+                                         .kept_places = p.kept_places,
                                          .stash_slot_count = p.stash_slots,
                                          .compute_dtype = p.dtype,
                                          .max_micro_batch_tokens = kSmallMicroBatchTokens,

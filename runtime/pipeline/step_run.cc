@@ -132,10 +132,10 @@ void StepRun::CopyActivations(const Operation& operation, Launcher& launcher) {
     copy(leaves ? Boundary(unit - 1, slot) : At(state_.map.stash_slots[operation.stash_slot]),
          host.data(HostBoundaryPart(unit)) + ActivationOffsetBytes(slot), BoundaryBytes(operation));
   }
-  if (state_.options.stashes_kept(unit)) {
+  if (state_.options.kept_place(unit, operation.micro_batch) == KeptPlace::kHost) {
     const int64_t tokens = RoundUpTokens(micro_batch_tokens(operation));
     copy(StashedKept(operation.stash_slot),
-         host.data(HostKeptPart(unit)) + KeptOffsetBytes(unit, slot),
+         host.data(HostKeptPart(unit)) + KeptOffsetBytes(operation),
          tokens * state_.options.kept_bytes_of(unit));
   }
 }
@@ -319,12 +319,13 @@ std::byte* StepRun::HiddenGradient(int activation_slot) {
 }
 
 ModelTemplates::LayerArguments StepRun::LayerArguments(const Operation& operation) {
-  const KeepLevel level =
-      forward_only_ ? KeepLevel::kNothing : state_.options.keep_of(operation.unit);
+  const KeptPlace place = state_.options.kept_place(operation.unit, operation.micro_batch);
+  const bool keeps = !forward_only_ && place != KeptPlace::kNowhere;
   return {.unit = operation.unit,
           .weights = Weights(operation),
           .input = LayerInput(operation),
-          .kept = {.level = level, .data = KeptData(operation)},
+          .kept = {.level = keeps ? state_.options.keep_of(operation.unit) : KeepLevel::kNothing,
+                   .data = keeps ? KeptData(operation) : nullptr},
           .overwrites_gradients = Overwrites(operation)};
 }
 
@@ -339,20 +340,25 @@ const void* StepRun::LayerInput(const Operation& operation) {
 // Forward writes there, and backward reads.
 std::byte* StepRun::KeptData(const Operation& operation) {
   const int unit = operation.unit;
-  if (forward_only_) {
-    return nullptr;  // nothing is kept
-  }
-  return state_.options.stashes_kept(unit)
+  return state_.options.kept_place(unit, operation.micro_batch) == KeptPlace::kHost
              ? StashedKept(operation.stash_slot)
-             : At(state_.map.kept[unit]) + KeptOffsetBytes(unit, operation.activation_slot);
+             : At(state_.map.kept[unit]) + KeptOffsetBytes(operation);
 }
 
 std::byte* StepRun::StashedKept(int stash_slot) {
   return At(state_.map.stash_slots[stash_slot]) + state_.map.stash_sizes.boundary_bytes;
 }
 
-int64_t StepRun::KeptOffsetBytes(int unit, int activation_slot) const {
-  return activation_starts_[activation_slot] * state_.options.kept_bytes_of(unit);
+// Where what a layer keeps of a micro-batch begins in its part of the device, or of the host.
+int64_t StepRun::KeptOffsetBytes(const Operation& operation) const {
+  const PipelineOptions& options = state_.options;
+  const int unit = operation.unit;
+  const int64_t token = options.kept_by_place(unit)
+                            ? state_.map.micro_batch_tokens *
+                                  options.CountKept(options.kept_place(unit, operation.micro_batch),
+                                                    operation.micro_batch)
+                            : activation_starts_[operation.activation_slot];
+  return token * options.kept_bytes_of(unit);
 }
 
 int64_t StepRun::BoundaryBytes(const Operation& operation) const {

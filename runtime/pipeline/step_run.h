@@ -99,7 +99,7 @@ class StepRun final : public OperationRunner {
   const void* HeadMatrix(const Operation& operation);
   float* HeadMatrixGradient(const Operation& operation);
   int64_t ActivationOffsetBytes(int activation_slot) const;
-  int64_t KeptOffsetBytes(int unit, int activation_slot) const;
+  int64_t KeptOffsetBytes(const Operation& operation) const;
   int64_t BoundaryBytes(const Operation& operation) const;
   Workspace WorkspaceOf(Launcher& launcher);
   int64_t hidden_size() const;

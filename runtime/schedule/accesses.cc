@@ -76,7 +76,7 @@ class Collector {
     if (!shape_.stashes_boundary(operation_.unit)) {
       ReadBoundary(operation_.unit - 1);
     }
-    if (shape_.stashes(operation_.unit)) {
+    if (shape_.stashes(operation_.unit, operation_.micro_batch)) {
       Write(ResourceKind::kStashSlot, operation_.stash_slot);
     }
   }

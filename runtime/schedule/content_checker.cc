@@ -142,8 +142,8 @@ class ContentChecker {
     if (shape_.rolls(operation.unit) && shape_.rolling_index(operation.unit) == 1) {
       hidden_gradients_.erase(operation.activation_slot);
     }
-    const bool stashes_kept =
-        !shape_.forward_only && operation.unit > 0 && shape_.stashes_kept(operation.unit);
+    const bool stashes_kept = !shape_.forward_only && operation.unit > 0 &&
+                              shape_.stashes_kept(operation.unit, operation.micro_batch);
     return stashes_kept ? FillStashSlot(operation) : absl::OkStatus();
   }
 
@@ -159,7 +159,7 @@ class ContentChecker {
     if (shape_.stashes_boundary(operation.unit)) {
       MT_RETURN_IF_ERROR(RequireBoundary(operation));
     }
-    if (shape_.stashes_kept(operation.unit)) {
+    if (shape_.stashes_kept(operation.unit, operation.micro_batch)) {
       MT_RETURN_IF_ERROR(RequireStashSlot(operation));
     }
     host_activations_.insert(ItemOf(operation));
@@ -288,7 +288,7 @@ class ContentChecker {
 
   // What backward needs of forward, on the device or back there.
   absl::Status RequireInput(const Operation& operation) const {
-    if (shape_.stashes(operation.unit)) {
+    if (shape_.stashes(operation.unit, operation.micro_batch)) {
       MT_RETURN_IF_ERROR(RequireStashSlot(operation));
     }
     return shape_.stashes_boundary(operation.unit) ? absl::OkStatus() : RequireBoundary(operation);

@@ -20,6 +20,13 @@ enum class MicroBatchOrder {
                      // micro-batch are kept; every unit has an own gradient accumulator
 };
 
+// Where what a layer keeps of one micro-batch waits for backward.
+enum class KeptPlace {
+  kNowhere,  // it keeps nothing of it
+  kDevice,
+  kHost,
+};
+
 // What a schedule depends on. Unit 0 is the embedding, 1..layer_count are the decoder layers, the
 // last one is the head.
 struct ScheduleShape {
@@ -34,10 +41,12 @@ struct ScheduleShape {
   // them; nothing of such a unit crosses the bus. Empty: no unit.
   std::vector<bool> state_on_device;
   // By unit, of which layers count; empty: none. In layer-major order alone. The layer's input, and
-  // what it keeps, leave the device in forward and come back for backward.
+  // what it keeps, leave the device in forward and come back for backward; of the second only the
+  // micro-batches that `kept_places` has on the host, or all where it is empty.
   std::vector<bool> boundary_on_host;
   std::vector<bool> kept_on_host;
-  int stash_slot_count = 1;  // for one layer and micro-batch each
+  std::vector<KeptPlace> kept_places;  // by micro-batch
+  int stash_slot_count = 1;            // for one layer and micro-batch each
 
   int unit_count() const { return layer_count + 2; }
   int head_unit() const { return layer_count + 1; }
@@ -60,9 +69,12 @@ struct ScheduleShape {
   bool stashes_boundary(int unit) const {
     return !boundary_on_host.empty() && boundary_on_host[unit];
   }
-  bool stashes_kept(int unit) const { return !kept_on_host.empty() && kept_on_host[unit]; }
-  bool stashes(int unit) const {
-    return is_layer(unit) && (stashes_boundary(unit) || stashes_kept(unit));
+  bool stashes_kept(int unit, int micro_batch) const {
+    return !kept_on_host.empty() && kept_on_host[unit] &&
+           (kept_places.empty() || kept_places[micro_batch] == KeptPlace::kHost);
+  }
+  bool stashes(int unit, int micro_batch) const {
+    return is_layer(unit) && (stashes_boundary(unit) || stashes_kept(unit, micro_batch));
   }
   bool is_layer(int unit) const { return unit >= 1 && unit <= layer_count; }
 

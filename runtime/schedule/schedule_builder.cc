@@ -100,7 +100,7 @@ class Builder {
 
   void EmitForward(int unit, int micro_batch) {
     const auto kind = unit == 0 ? OperationKind::kEmbedForward : OperationKind::kLayerForward;
-    const bool stashes = shape_.stashes(unit) && !shape_.forward_only;
+    const bool stashes = shape_.stashes(unit, micro_batch) && !shape_.forward_only;
     Operation operation = Compute(kind, unit, micro_batch);
     BindWeights(operation);
     if (shape_.rolls(unit)) {
@@ -109,7 +109,7 @@ class Builder {
     if (stashes) {
       operation.records.push_back({EventKind::kActivationsComputed, operation.activation_slot});
     }
-    if (stashes && shape_.stashes_kept(unit)) {
+    if (stashes && shape_.stashes_kept(unit, micro_batch)) {
       operation.stash_slot = TakeStashSlot();
       if (stash_slots_[operation.stash_slot].used) {
         operation.waits.push_back({EventKind::kStashFree, operation.stash_slot});
@@ -182,7 +182,7 @@ class Builder {
         if (unit > 0) {
           BindWeights(operation);
         }
-        if (shape_.stashes(unit)) {
+        if (shape_.stashes(unit, m)) {
           BindStash(operation);
         }
         BindGradients(operation);
@@ -201,8 +201,10 @@ class Builder {
   // In the order in which backward needs them.
   void ListFetches(const Pass& pass) {
     for (int unit = shape_.layer_count; unit > 0; --unit) {
-      for (int m = pass.first; m < pass.end && shape_.stashes(unit); ++m) {
-        fetches_.push_back({unit, m});
+      for (int m = pass.first; m < pass.end; ++m) {
+        if (shape_.stashes(unit, m)) {
+          fetches_.push_back({unit, m});
+        }
       }
     }
   }
@@ -452,9 +454,15 @@ absl::Status CheckStash(const ScheduleShape& shape) {
                        " and ", shape.kept_on_host.size(), " units of ", shape.unit_count()));
     }
   }
+  const auto places = static_cast<int>(shape.kept_places.size());
+  if (places != 0 && places < shape.micro_batch_count) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("kept_places names ", places, " micro-batches of ", shape.micro_batch_count));
+  }
   bool stashes = false;
   for (int unit = 1; unit <= shape.layer_count; ++unit) {
-    stashes = stashes || shape.stashes(unit);
+    stashes = stashes || shape.stashes_boundary(unit) ||
+              (!shape.kept_on_host.empty() && shape.kept_on_host[unit]);
   }
   if (stashes && (shape.order != MicroBatchOrder::kLayerMajor || shape.stash_slot_count < 1)) {
     return absl::InvalidArgumentError(absl::StrCat(

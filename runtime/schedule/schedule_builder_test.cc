@@ -116,6 +116,19 @@ TEST(ScheduleBuilderTest, ActivationsLeaveInForwardAndComeBackInNeedOrderBesideW
           "fetch_activations unit 1 micro-batch 2"));
 }
 
+TEST(ScheduleBuilderTest, OnlyMicroBatchesWhoseKeptDataWaitOnTheHostGoThere) {
+  ScheduleShape shape = AllOnHost(/*layers=*/1, /*micro_batches=*/3);
+  shape.boundary_on_host.clear();
+  shape.kept_on_host.assign(3, true);
+  shape.kept_places = {KeptPlace::kDevice, KeptPlace::kHost, KeptPlace::kNowhere};
+  const auto schedule = BuildSchedule(shape);
+  ASSERT_TRUE(schedule.ok()) << schedule.status();
+  EXPECT_EQ(Order(*schedule, StreamKind::kDeviceToHost).front(),
+            "stash_activations unit 1 micro-batch 1");
+  EXPECT_EQ(CountKind(*schedule, OperationKind::kStashActivations), 1);
+  EXPECT_EQ(CountKind(*schedule, OperationKind::kFetchActivations), 1);
+}
+
 TEST(ScheduleBuilderTest, EvaluationStashesNothing) {
   ScheduleShape shape = AllOnHost(/*layers=*/3, /*micro_batches=*/2);
   shape.forward_only = true;
@@ -223,6 +236,9 @@ TEST(ScheduleBuilderTest, RefusesEmptyShapes) {
             absl::StatusCode::kInvalidArgument);
   ScheduleShape shape = AllOnHost(1, 1);
   shape.stash_slot_count = 0;
+  EXPECT_EQ(BuildSchedule(shape).status().code(), absl::StatusCode::kInvalidArgument);
+  shape = AllOnHost(1, 2);
+  shape.kept_places = {KeptPlace::kHost};
   EXPECT_EQ(BuildSchedule(shape).status().code(), absl::StatusCode::kInvalidArgument);
   shape = AllOnHost(1, 1);
   shape.order = MicroBatchOrder::kMicroBatchMajor;

@@ -32,6 +32,11 @@ void DrawStash(std::mt19937& random, ScheduleShape& shape) {
     shape.boundary_on_host.push_back(Draw(random, 1, 4) <= boundaries);
     shape.kept_on_host.push_back(Draw(random, 1, 4) <= kept);
   }
+  if (Draw(random, 0, 1) == 1) {
+    for (int m = 0; m < 4; ++m) {
+      shape.kept_places.push_back(static_cast<KeptPlace>(Draw(random, 0, 2)));
+    }
+  }
   shape.stash_slot_count = Draw(random, 1, 5);
 }
 

@@ -120,6 +120,12 @@ TEST_P(CudaPlacementBits, ActivationsOnTheHost) {
     ExpectSameBits({.resident = true, .keep = keep, .boundary_on_host = none, .kept_on_host = some},
                    1, "what some layers keep");
     ExpectSameBits({.keep = keep,
+                    .boundary_on_host = some,
+                    .kept_on_host = all,
+                    .kept_places = SpreadKeptPlaces(8, /*on_host=*/4, /*on_device=*/2),
+                    .stash_slots = 3},
+                   1, "by micro-batch");
+    ExpectSameBits({.keep = keep,
                     .state_on_device = kMiddleStates,
                     .boundary_on_host = some,
                     .kept_on_host = some,

@@ -74,6 +74,7 @@ absl::Status TrainingRig::Start() {
                       .keep = std::vector<KeepLevel>(layout_.units.size(), options_.keep),
                       .boundary_on_host = options_.boundary_on_host,
                       .kept_on_host = options_.kept_on_host,
+                      .kept_places = options_.kept_places,
                       .stash_slot_count = options_.stash_slots,
                       .compute_dtype = options_.dtype,
                       .max_micro_batch_tokens = tokens,

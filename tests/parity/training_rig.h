@@ -34,6 +34,7 @@ struct RigOptions {
   std::vector<bool> state_on_device;     // by unit; empty: none
   std::vector<bool> boundary_on_host;    // the same
   std::vector<bool> kept_on_host;        // the same
+  std::vector<KeptPlace> kept_places;    // by micro-batch, see PipelineOptions
   int stash_slots = 2;
   int optimizer_threads = 2;
   int64_t max_tokens = 512;  // of a step and of a micro-batch
