@@ -178,7 +178,7 @@ const MatmulChoices::value_type* FindMatmulChoice(const MatmulChoices& choices,
 }
 
 int ChooseMatmul(const std::vector<double>& seconds) {
-  constexpr double kLeastGain = 1.01;
+  constexpr double kLeastGain = 1.005;
   const auto best = std::min_element(seconds.begin(), seconds.end());
   return seconds.front() > kLeastGain * *best ? static_cast<int>(best - seconds.begin()) : 0;
 }

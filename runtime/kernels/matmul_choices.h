@@ -44,7 +44,7 @@ struct MatmulMachine {
   bool operator==(const MatmulMachine&) const = default;
 };
 
-// The fastest of the candidates' times; 0 unless it beats the first by more than 1 %, which
+// The fastest of the candidates' times; 0 unless it beats the first by more than 0.5 %, which
 // measurements cannot tell apart. `seconds` is not empty.
 int ChooseMatmul(const std::vector<double>& seconds);
 

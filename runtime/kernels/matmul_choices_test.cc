@@ -124,9 +124,10 @@ class MatmulChoicesFileTest : public testing::Test {
   std::vector<std::string> asked_;
 };
 
-TEST(MatmulChoices, TheFirstIsGivenUpForMoreThanAPercentOnly) {
+TEST(MatmulChoices, TheFirstIsGivenUpForMoreThanHalfAPercentOnly) {
   EXPECT_EQ(ChooseMatmul({1.0}), 0);
-  EXPECT_EQ(ChooseMatmul({1.0, 0.995, 1.2}), 0);
+  EXPECT_EQ(ChooseMatmul({1.0, 0.996, 1.2}), 0);
+  EXPECT_EQ(ChooseMatmul({1.0, 0.994, 1.2}), 1);
   EXPECT_EQ(ChooseMatmul({1.0, 0.98, 0.97, 1.1}), 2);
   EXPECT_EQ(ChooseMatmul({1.0, 1.0, 1.0}), 0);
 }

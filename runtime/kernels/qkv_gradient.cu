@@ -46,7 +46,8 @@ __device__ void AddTo(float (&sums)[N], const float (&values)[N]) {
   }
 }
 
-// A thread takes N channel pairs of a head in the rows blockIdx.y, blockIdx.y + gridDim.y, ...
+// A thread takes N channel pairs of a head in every gridDim.y-th row, from the end: what was
+// written last before is the likeliest to be in the cache.
 template <typename T, int N>
 __global__ void __launch_bounds__(kMaxThreads, 3) TurnBackAndSumKernel(QkvGradient gradient) {
   const Rotation& rotation = gradient.rotation;
@@ -63,19 +64,19 @@ __global__ void __launch_bounds__(kMaxThreads, 3) TurnBackAndSumKernel(QkvGradie
   const float2* const angles = rotation.table + column;
   T* const pairs = static_cast<T*>(rotation.heads) + place;
   float first_sums[N] = {}, second_sums[N] = {};
-  for (int64_t row = blockIdx.y; row < rotation.tokens; row += kRowsAtOnce * gridDim.y) {
+  for (int64_t row = rotation.tokens - 1 - blockIdx.y; row >= 0; row -= kRowsAtOnce * gridDim.y) {
     Channels<T, N> channels[kRowsAtOnce];
 #pragma unroll
     for (int i = 0; i < kRowsAtOnce; ++i) {
-      if (const int64_t at = row + i * gridDim.y; at < rotation.tokens) {
+      if (const int64_t at = row - i * gridDim.y; at >= 0) {
         channels[i].first = LoadNumbers<N>(pairs + at * rotation.row_stride);
         channels[i].second = LoadNumbers<N>(pairs + at * rotation.row_stride + half);
       }
     }
 #pragma unroll
     for (int i = 0; i < kRowsAtOnce; ++i) {
-      const int64_t at = row + i * gridDim.y;
-      if (at >= rotation.tokens) {
+      const int64_t at = row - i * gridDim.y;
+      if (at < 0) {
         break;
       }
       float a[N], b[N];

@@ -41,15 +41,17 @@ __device__ void TurnHeads(const Rotation& rotation, T* pairs, const Pack<float2,
   }
 }
 
-// One block a token.
+// One block a token, from the last: what was written last before is the likeliest to be in the
+// cache.
 template <typename T, int N>
 __global__ void __launch_bounds__(kMaxThreads, 2)
     RotateKernel(Rotation rotation, Direction direction) {
   const int half = rotation.head_dim / 2;
   const int columns = half / N;
   const int slots = (rotation.head_count + kHeadsPerThread - 1) / kHeadsPerThread;
-  T* row = static_cast<T*>(rotation.heads) + blockIdx.x * rotation.row_stride;
-  const float2* table = rotation.table + int64_t{rotation.positions[blockIdx.x]} * half;
+  const int64_t token = gridDim.x - 1 - blockIdx.x;
+  T* row = static_cast<T*>(rotation.heads) + token * rotation.row_stride;
+  const float2* table = rotation.table + int64_t{rotation.positions[token]} * half;
   for (int task = threadIdx.x; task < columns * slots; task += blockDim.x) {
     const int column = task % columns * N;
     auto angles = LoadPack<N>(table + column);
