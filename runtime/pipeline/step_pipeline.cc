@@ -52,7 +52,7 @@ absl::StatusOr<std::unique_ptr<StepPipeline>> StepPipeline::Create(const Parts& 
   auto pipeline = std::unique_ptr<StepPipeline>(new StepPipeline(parts, layout, options));
   MT_RETURN_IF_ERROR(CheckTemplates(parts.templates, options));
   MT_RETURN_IF_ERROR(pipeline->Allocate());
-  pipeline->executor_.Enqueue(StreamKind::kHostToDevice,
+  pipeline->executor_.Enqueue(StreamKind::kHostToDevice, "states to the device",
                               [&pipeline = *pipeline](Launcher& launcher) {
                                 return pipeline.TransferStates(/*to_device=*/true, launcher);
                               });
@@ -130,7 +130,7 @@ absl::Status StepPipeline::WaitForUpdates() { return device_.Drain(); }
 
 absl::Status StepPipeline::Drain() {
   MT_RETURN_IF_ERROR(WaitForUpdates());
-  executor_.Enqueue(StreamKind::kDeviceToHost, [this](Launcher& launcher) {
+  executor_.Enqueue(StreamKind::kDeviceToHost, "states to the host", [this](Launcher& launcher) {
     return TransferStates(/*to_device=*/false, launcher);
   });
   return device_.Drain();
@@ -171,6 +171,14 @@ std::array<StreamFigures, kStreamCount> StepPipeline::Figures() const {
     figures[static_cast<int>(stream)] = executor_.Figures(stream);
   }
   return figures;
+}
+
+PipelineProgress StepPipeline::Progress() const {
+  PipelineProgress progress;
+  for (const StreamKind stream : kAllStreams) {
+    progress[static_cast<int>(stream)] = executor_.Progress(stream);
+  }
+  return progress;
 }
 
 absl::Status StepPipeline::CheckMicroBatches(std::span<const MicroBatch> micro_batches) const {

@@ -20,6 +20,7 @@
 #include "runtime/model/layer_template.h"
 #include "runtime/optimizer/optimizer_pool.h"
 #include "runtime/pipeline/pipeline_options.h"
+#include "runtime/pipeline/pipeline_progress.h"
 #include "runtime/pipeline/schedule_executor.h"
 #include "runtime/pipeline/step_result.h"
 #include "runtime/pipeline/step_run.h"
@@ -32,7 +33,7 @@ namespace megatrain {
 // already runs. The result is that of synchronous AdamW with global-norm clipping, bit by bit,
 // whatever the placement.
 //
-// One thread at a time may call it; only Figures may be called by any. Usual use:
+// One thread at a time may call it; only Figures and Progress may be called by any. Usual use:
 //   SubmitStep(first);
 //   while (...) { SubmitStep(next); result = WaitStep(); ... }   // one step ahead, or none
 //   WaitStep(); Drain();                                         // now the store is up to date
@@ -88,6 +89,9 @@ class StepPipeline {
 
   // By StreamKind; cumulative since Create.
   std::array<StreamFigures, kStreamCount> Figures() const;
+
+  // What each stream does now.
+  PipelineProgress Progress() const;
 
  private:
   StepPipeline(const Parts& parts, const ModelLayout& layout, const PipelineOptions& options);

@@ -10,6 +10,7 @@ constexpr absl::Duration kInterval = absl::Seconds(5);
 }  // namespace
 
 void JobProgress::Begin(TrainPhase phase) {
+  watchdog_.SetPhase("");
   if (told_ != phase) {
     told_ = phase;
     observer_.OnPhase(phase);
@@ -17,7 +18,7 @@ void JobProgress::Begin(TrainPhase phase) {
 }
 
 ByteProgress JobProgress::Follow(TrainPhase phase) {
-  last_time_ = clock_.MonotonicNow();
+  Start(phase);
   return [this, phase](int64_t done_bytes, int64_t all_bytes) {
     Tell(phase, done_bytes, all_bytes);
     return absl::OkStatus();
@@ -25,7 +26,7 @@ ByteProgress JobProgress::Follow(TrainPhase phase) {
 }
 
 ByteProgress JobProgress::FollowUntilStop(TrainPhase phase) {
-  last_time_ = clock_.MonotonicNow();
+  Start(phase);
   return [this, phase](int64_t done_bytes, int64_t all_bytes) {
     Tell(phase, done_bytes, all_bytes);
     return observer_.StopRequested()
@@ -34,7 +35,13 @@ ByteProgress JobProgress::FollowUntilStop(TrainPhase phase) {
   };
 }
 
+void JobProgress::Start(TrainPhase phase) {
+  watchdog_.SetPhase(std::string(TrainPhaseName(phase)));
+  last_time_ = clock_.MonotonicNow();
+}
+
 void JobProgress::Tell(TrainPhase phase, int64_t done_bytes, int64_t all_bytes) {
+  watchdog_.Beat();
   const absl::Duration now = clock_.MonotonicNow();
   if (now - last_time_ >= kInterval) {
     last_time_ = now;

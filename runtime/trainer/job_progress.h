@@ -9,17 +9,19 @@
 #include "runtime/base/byte_progress.h"
 #include "runtime/base/clock.h"
 #include "runtime/trainer/train_job.h"
+#include "runtime/trainer/watchdog.h"
 
 namespace megatrain {
 
 // Tells a job's observer what the job does: short phases as they begin, long ones only once they
-// have taken a while, and then how far they are. One thread at a time.
+// have taken a while, and then how far they are. Tells the watchdog of both. One thread at a time.
 class JobProgress {
  public:
-  // Both outlive this.
-  JobProgress(const Clock& clock, TrainObserver& observer) : clock_(clock), observer_(observer) {}
+  // All outlive this.
+  JobProgress(const Clock& clock, TrainObserver& observer, Watchdog& watchdog)
+      : clock_(clock), observer_(observer), watchdog_(watchdog) {}
 
-  // Tells of the phase, unless it was the last one told of.
+  // Tells of the phase, unless it was the last one told of. Long work that was followed is over.
   void Begin(TrainPhase phase);
 
   void Log(const std::string& line) { observer_.OnLogLine(line); }
@@ -31,10 +33,13 @@ class JobProgress {
   ByteProgress FollowUntilStop(TrainPhase phase);
 
  private:
+  // Long work begins.
+  void Start(TrainPhase phase);
   void Tell(TrainPhase phase, int64_t done_bytes, int64_t all_bytes);
 
   const Clock& clock_;
   TrainObserver& observer_;
+  Watchdog& watchdog_;
   std::optional<TrainPhase> told_;
   absl::Duration last_time_;  // when long work began, or was told of
 };

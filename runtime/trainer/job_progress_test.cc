@@ -1,11 +1,12 @@
 #include "runtime/trainer/job_progress.h"
 
-#include <vector>
+#include <string>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/base/virtual_clock.h"
 #include "runtime/trainer/recording_observer.h"
+#include "runtime/trainer/watchdog.h"
 
 namespace megatrain {
 namespace {
@@ -17,7 +18,9 @@ class JobProgressTest : public ::testing::Test {
  protected:
   VirtualClock clock_;
   RecordingObserver observer_;
-  JobProgress progress_{clock_, observer_};
+  Watchdog watchdog_{clock_, absl::Hours(1),
+                     [this](const std::string& what) { observer_.OnStall(what); }};
+  JobProgress progress_{clock_, observer_, watchdog_};
 };
 
 TEST_F(JobProgressTest, ShortWorkIsNotToldOf) {

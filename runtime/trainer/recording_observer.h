@@ -27,6 +27,7 @@ class RecordingObserver final : public TrainObserver {
     last_figures = figures;
   }
   void OnLogLine(const std::string& line) override { log += line + "\n"; }
+  void OnStall(const std::string& what) override { stalls.push_back(what); }
   bool StopRequested() override { return static_cast<int64_t>(steps.size()) >= stop_after; }
 
   struct Progress {
@@ -44,6 +45,7 @@ class RecordingObserver final : public TrainObserver {
   std::vector<StepReport> steps;
   AllStreamFigures last_figures;
   std::string log;
+  std::vector<std::string> stalls;
   int64_t stop_after = std::numeric_limits<int64_t>::max();
 };
 

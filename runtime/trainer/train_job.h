@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "absl/time/time.h"
 #include "runtime/data/batch_reader.h"
@@ -41,6 +42,9 @@ struct TrainJob {
 
 enum class TrainPhase { kPreparingMemory, kLoading, kPinning, kTraining, kExporting };
 
+// As people read it.
+std::string_view TrainPhaseName(TrainPhase phase);
+
 // What one optimizer step did.
 struct StepReport {
   int64_t step = 0;          // from 1
@@ -68,6 +72,11 @@ class TrainObserver {
   virtual void OnPlanned(const Plan& plan, int64_t step_count) = 0;
   virtual void OnStep(const StepReport& report, const AllStreamFigures& figures) = 0;
   virtual void OnLogLine(const std::string& line) = 0;
+
+  // The job stands still, for longer than it should have to: `what`, in words. Called by another
+  // thread than the rest, while that may be stuck for ever: nothing can be unwound, so whoever
+  // hears it ends the process. At most once.
+  virtual void OnStall(const std::string& what) = 0;
 
   // Asked often until the first step, at each step and before the export; true ends the job with
   // CANCELLED.

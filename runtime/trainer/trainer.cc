@@ -14,6 +14,7 @@
 #include "runtime/trainer/host_memory.h"
 #include "runtime/trainer/training_loop.h"
 #include "runtime/trainer/warm_up.h"
+#include "runtime/trainer/watchdog.h"
 
 namespace megatrain {
 namespace {
@@ -43,6 +44,25 @@ absl::Status LogDeviceMemory(ComputeBackend& backend, const Plan& plan, TrainObs
         " in use, libraries and other programs included; plan ", FormatBytes(plan.device_bytes)));
   }
   return absl::OkStatus();
+}
+
+// While no step has told how long it takes, and in long work of the job's own thread, a job may
+// stand still for so long: a disk far away, and all that the first use of a library takes.
+constexpr absl::Duration kGenerousLimit = absl::Minutes(10);
+
+// No processor is so slow.
+constexpr double kLeastFlopsPerSecond = 1e9;
+
+// For how long an operation of the first step may take: many predicted steps, or, where none is
+// predicted, forward and backward of a micro-batch in a layer on a slow processor.
+absl::Duration FirstStepLimit(const Plan& plan, const ModelConfig& config) {
+  if (plan.predicted_step_seconds > 0) {
+    return Watchdog::kStepFactor * absl::Seconds(plan.predicted_step_seconds);
+  }
+  const double layer_flops = 6.0 * static_cast<double>(plan.active_parameter_count) *
+                             static_cast<double>(plan.limits.tokens) /
+                             static_cast<double>(config.layer_count);
+  return absl::Seconds(layer_flops / kLeastFlopsPerSecond);
 }
 
 }  // namespace
@@ -116,7 +136,9 @@ absl::StatusOr<TrainResult> Trainer::RunJob(const TrainJob& job, TrainObserver& 
     observer.OnLogLine(
         absl::StrCat("the peak of memory counts earlier jobs too: ", std::string(reset.message())));
   }
-  JobProgress progress(parts_.clock, observer);
+  Watchdog watchdog(parts_.clock, kGenerousLimit,
+                    [&observer](const std::string& what) { observer.OnStall(what); });
+  JobProgress progress(parts_.clock, observer, watchdog);
   progress.Begin(TrainPhase::kLoading);
   if (parts_.files.Exists(job.output_path)) {
     return absl::InvalidArgumentError(absl::StrCat(job.output_path, ": exists already"));
@@ -135,11 +157,14 @@ absl::StatusOr<TrainResult> Trainer::RunJob(const TrainJob& job, TrainObserver& 
                       BatchReader::Create(*data, CutAsPlanned(job.batches, plan)));
   observer.OnPlanned(plan, reader.step_count());
   observer.OnLogLine(absl::StrCat("the plan ", plan.verdict));
+  watchdog.RaiseGenerousLimit(FirstStepLimit(plan, config));
 
   MT_ASSIGN_OR_RETURN(const std::unique_ptr<ModelSession> session,
                       StartSession(job, *folder, plan, progress));
   progress.Begin(TrainPhase::kTraining);
-  MT_RETURN_IF_ERROR(RunTrainingLoop(job, parts_.clock, reader, session->pipeline(), observer));
+  const Watchdog::PipelineWatch watch(watchdog, session->pipeline());
+  MT_RETURN_IF_ERROR(
+      RunTrainingLoop(job, parts_.clock, reader, session->pipeline(), observer, watchdog));
   MT_RETURN_IF_ERROR(LogDeviceMemory(parts_.backend, plan, observer));
   if (observer.StopRequested()) {
     return absl::CancelledError("the job was asked to stop before its export");

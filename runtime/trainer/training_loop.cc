@@ -22,13 +22,14 @@ struct SubmittedStep {
 class TrainingLoop {
  public:
   TrainingLoop(const TrainJob& job, const Clock& clock, BatchReader& reader, StepPipeline& pipeline,
-               TrainObserver& observer)
+               TrainObserver& observer, Watchdog& watchdog)
       : job_(job),
         schedule_(job.schedule),
         clock_(clock),
         reader_(reader),
         pipeline_(pipeline),
         observer_(observer),
+        watchdog_(watchdog),
         last_end_(clock.MonotonicNow()) {
     schedule_.total_steps = reader.step_count();
   }
@@ -86,6 +87,7 @@ class TrainingLoop {
                       .duration = now - last_end_,
                       .skipped = !result.finite},
                      pipeline_.Figures());
+    watchdog_.StepEnded(now - last_end_);
     last_end_ = now;
     skipped_in_a_row_ = result.finite ? 0 : skipped_in_a_row_ + 1;
     if (result.finite) {
@@ -125,6 +127,7 @@ class TrainingLoop {
   BatchReader& reader_;
   StepPipeline& pipeline_;
   TrainObserver& observer_;
+  Watchdog& watchdog_;
   std::deque<SubmittedStep> submitted_;
   absl::Duration last_end_;
   int64_t skipped_in_a_row_ = 0;
@@ -133,8 +136,8 @@ class TrainingLoop {
 }  // namespace
 
 absl::Status RunTrainingLoop(const TrainJob& job, const Clock& clock, BatchReader& reader,
-                             StepPipeline& pipeline, TrainObserver& observer) {
-  return TrainingLoop(job, clock, reader, pipeline, observer).Run();
+                             StepPipeline& pipeline, TrainObserver& observer, Watchdog& watchdog) {
+  return TrainingLoop(job, clock, reader, pipeline, observer, watchdog).Run();
 }
 
 }  // namespace megatrain

@@ -6,6 +6,7 @@
 #include "runtime/data/batch_reader.h"
 #include "runtime/pipeline/step_pipeline.h"
 #include "runtime/trainer/train_job.h"
+#include "runtime/trainer/watchdog.h"
 
 namespace megatrain {
 
@@ -13,8 +14,9 @@ namespace megatrain {
 // updates are in the store. Keeps one step ahead of the one whose result it waits for, so that no
 // stream runs dry between steps. CANCELLED when the observer asks to stop, ABORTED after
 // nonfinite_step_limit steps in a row that were skipped; else what reading or the pipeline gives.
+// The watchdog learns how long steps take.
 absl::Status RunTrainingLoop(const TrainJob& job, const Clock& clock, BatchReader& reader,
-                             StepPipeline& pipeline, TrainObserver& observer);
+                             StepPipeline& pipeline, TrainObserver& observer, Watchdog& watchdog);
 
 }  // namespace megatrain
 

@@ -1,5 +1,7 @@
 #include "server/engine/engine_service.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -8,6 +10,7 @@
 #include "runtime/planner/machine.h"
 #include "runtime/planner/planner.h"
 #include "server/engine/job_conversion.h"
+#include "server/engine_process/engine_exit.h"
 #include "spdlog/spdlog.h"
 
 namespace megatrain {
@@ -43,14 +46,14 @@ class CallObserver final : public TrainObserver {
 
   void OnPhase(TrainPhase phase) override {
     engine::v1::RunJobEvent event;
-    event.set_phase(PhaseName(phase));
+    event.set_phase(std::string(TrainPhaseName(phase)));
     call_.Send(std::move(event));
   }
 
   void OnPhaseProgress(TrainPhase phase, int64_t done_bytes, int64_t all_bytes) override {
     engine::v1::RunJobEvent event;
-    event.set_phase(absl::StrCat(PhaseName(phase), ", ", FormatBytes(done_bytes), " of ",
-                                 FormatBytes(all_bytes)));
+    event.set_phase(absl::StrCat(std::string(TrainPhaseName(phase)), ", ", FormatBytes(done_bytes),
+                                 " of ", FormatBytes(all_bytes)));
     call_.Send(std::move(event));
   }
 
@@ -80,6 +83,16 @@ class CallObserver final : public TrainObserver {
     engine::v1::RunJobEvent event;
     event.set_log_line(line);
     call_.Send(std::move(event));
+  }
+
+  // The daemon takes the reason from the exit code, and the words from the log's last line.
+  void OnStall(const std::string& what) override {
+    const std::string line = absl::StrCat(call_.request().name(), " stalled: ", what, "\n");
+    // Not through the logger, nor by a return: a thread that is stuck may hold what they need.
+    if (write(STDERR_FILENO, line.data(), line.size()) < 0) {
+      _exit(kStalledExitCode);  // without the words
+    }
+    _exit(kStalledExitCode);
   }
 
   bool StopRequested() override { return call_.cancelled(); }

@@ -190,20 +190,4 @@ v1::JobReason ReasonToProto(const absl::Status& status) {
   return reason;
 }
 
-const char* PhaseName(TrainPhase phase) {
-  switch (phase) {
-    case TrainPhase::kPreparingMemory:
-      return "preparing memory";
-    case TrainPhase::kLoading:
-      return "loading";
-    case TrainPhase::kPinning:
-      return "pinning memory";
-    case TrainPhase::kTraining:
-      return "training";
-    case TrainPhase::kExporting:
-      return "exporting";
-  }
-  return "unknown";
-}
-
 }  // namespace megatrain

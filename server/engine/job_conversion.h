@@ -24,9 +24,6 @@ engine::v1::StreamFigures StreamFiguresToProto(const AllStreamFigures& figures,
 // The status' code in UPPER_SNAKE and its message.
 v1::JobReason ReasonToProto(const absl::Status& status);
 
-// `loading`, `training` or `exporting`.
-const char* PhaseName(TrainPhase phase);
-
 }  // namespace megatrain
 
 #endif  // SERVER_ENGINE_JOB_CONVERSION_H_

@@ -45,8 +45,10 @@ class EngineProcessTest : public ::testing::Test {
     folder_ = mkdtemp(name);
   }
 
-  void Start(std::vector<std::string> arguments = {}) {
+  void Start(std::vector<std::string> arguments = {},
+             absl::Duration question_interval = absl::Seconds(5)) {
     EngineSupervisor::Options options;
+    options.question_interval = question_interval;
     options.engine_path = "server/engine_process/scripted_engine";
     options.socket_path = folder_ + "/engine.sock";
     options.log_path = folder_ + "/engine.log";
@@ -148,6 +150,36 @@ TEST_F(EngineProcessTest, ADeathIsExplainedAndTheNextJobRuns) {
   EXPECT_EQ(Run("jobs/good").size(), 3u);
   EXPECT_EQ(supervisor_->GetState().restart_count, 2);
   EXPECT_EQ(supervisor_->GetState().generation, 3);
+}
+
+TEST_F(EngineProcessTest, AnEngineThatEndsItselfInAStallSaysWhere) {
+  Start();
+  EXPECT_EQ(DeathOf(Run("jobs/stall")),
+            "ENGINE_STALLED: the engine ended itself: jobs/stall stalled: compute is in layer 3");
+  EXPECT_EQ(Run("jobs/good").size(), 3u);
+}
+
+// As a process that the kernel holds, or a debugger: it lives, and nothing in it runs.
+TEST_F(EngineProcessTest, AnEngineThatGivesNoSignOfLifeIsKilledAndTheNextJobRuns) {
+  Start({}, /*question_interval=*/absl::Milliseconds(300));
+  WaitUntil([this] { return runner_->Ready(); });
+  engine::v1::RunJobRequest request;
+  request.set_name("jobs/wait");
+  runner_->Start(++run_, request);
+  std::vector<RunnerEvent> events;
+  WaitUntil([&] {
+    for (RunnerEvent& event : runner_->TakeEvents()) {
+      if (events.empty()) {
+        kill(supervisor_->GetState().pid, SIGSTOP);  // at its first event
+      }
+      events.push_back(std::move(event));
+    }
+    return !events.empty() && IsLast(events.back());
+  });
+  EXPECT_THAT(DeathOf(events), AllOf(HasSubstr("ENGINE_DIED"), HasSubstr("signal 9"),
+                                     HasSubstr("by this server: it gave no sign of life for ")));
+  EXPECT_EQ(Run("jobs/good").size(), 3u);
+  EXPECT_EQ(supervisor_->GetState().restart_count, 1);
 }
 
 TEST_F(EngineProcessTest, StopEndsARunAndTheEngineLivesOn) {

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/engine_process/engine_exit.h"
 #include "spdlog/spdlog.h"
 
 namespace megatrain {
@@ -44,6 +45,8 @@ std::string DeathMessage(const ExitReport& report, const std::string& kill_reaso
     absl::StrAppend(&message,
                     ", which this server did not send: most likely the kernel was out of memory "
                     "(see dmesg); compare the job's plan with what the machine has");
+  } else if (report.exit_code == kStalledExitCode) {
+    message = absl::StrCat("the engine ended itself: ", LastLine(log_path));
   } else if (report.exit_code != 0) {
     absl::StrAppend(&message, "; last in ", log_path, ": ", LastLine(log_path));
   }
@@ -67,6 +70,7 @@ EngineSupervisor::EngineSupervisor(Options options, const Clock& clock,
                                    std::function<void()> on_change)
     : options_(std::move(options)), clock_(clock), on_change_(std::move(on_change)) {
   thread_ = std::thread([this] { Loop(); });
+  question_thread_ = std::thread([this] { AskForLife(); });
 }
 
 EngineSupervisor::~EngineSupervisor() {
@@ -86,6 +90,7 @@ EngineSupervisor::~EngineSupervisor() {
     }
   }
   thread_.join();
+  question_thread_.join();
 }
 
 EngineSupervisor::State EngineSupervisor::GetState() const {
@@ -152,7 +157,7 @@ void EngineSupervisor::RunOnce() {
     }
     auto spawned = ChildProcess::Spawn({options_.engine_path, arguments, options_.log_path});
     if (!spawned.ok()) {
-      RecordDeath(std::string(spawned.status().message()));
+      RecordDeath("ENGINE_DIED", std::string(spawned.status().message()));
       return;
     }
     child_ = *std::move(spawned);
@@ -165,15 +170,52 @@ void EngineSupervisor::RunOnce() {
   const ExitReport report = child->Wait();
   MutexLock lock(&mutex_);
   child_.reset();
-  RecordDeath(DeathMessage(report, kill_reason_, options_.log_path));
+  const bool stalled = report.exit_code == kStalledExitCode && kill_reason_.empty();
+  RecordDeath(stalled ? "ENGINE_STALLED" : "ENGINE_DIED",
+              DeathMessage(report, kill_reason_, options_.log_path));
 }
 
-void EngineSupervisor::RecordDeath(const std::string& message) {
+void EngineSupervisor::AskForLife() {
+  int64_t asked_generation = 0;
+  int unanswered = 0;
+  while (WaitForQuestion()) {
+    const State state = GetState();
+    if (!state.ready || state.generation != asked_generation) {
+      asked_generation = state.generation;
+      unanswered = 0;
+    }
+    if (!state.ready) {
+      continue;
+    }
+    grpc::ClientContext context;
+    context.set_deadline(absl::ToChronoTime(clock_.WallNow() + options_.question_interval));
+    engine::v1::Engine engine;
+    unanswered = state.stub->GetEngine(&context, {}, &engine).ok() ? 0 : unanswered + 1;
+    if (unanswered >= options_.question_limit) {
+      Kill(state.generation,
+           absl::StrCat("it gave no sign of life for ",
+                        absl::FormatDuration(2 * unanswered * options_.question_interval)));
+      unanswered = 0;
+    }
+  }
+}
+
+// False when this one stops.
+bool EngineSupervisor::WaitForQuestion() {
+  MutexLock lock(&mutex_);
+  const absl::Duration end = clock_.MonotonicNow() + options_.question_interval;
+  while (!stopping_ && clock_.MonotonicNow() < end) {
+    changed_.WaitFor(&mutex_, end - clock_.MonotonicNow());
+  }
+  return !stopping_;
+}
+
+void EngineSupervisor::RecordDeath(const std::string& code, const std::string& message) {
   state_.ready = false;
   state_.pid = 0;
   state_.stub.reset();
   state_.restart_count += stopping_ ? 0 : 1;
-  state_.last_death.set_code("ENGINE_DIED");
+  state_.last_death.set_code(code);
   state_.last_death.set_message(message);
   if (!stopping_) {
     spdlog::error("the engine ended: {}", message);

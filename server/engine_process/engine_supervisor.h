@@ -23,7 +23,7 @@
 namespace megatrain {
 
 // Starts the engine, notices its death, records the reason and starts it again after a delay that
-// doubles while it keeps dying. Thread-safe.
+// doubles while it keeps dying. One that lives but does not answer is killed. Thread-safe.
 class EngineSupervisor {
  public:
   struct Options {
@@ -33,6 +33,10 @@ class EngineSupervisor {
     std::vector<std::string> arguments;  // but for --socket
     absl::Duration first_delay = absl::Milliseconds(200);
     absl::Duration longest_delay = absl::Seconds(30);
+    // It is asked for a sign of life so often, has as long to answer, and is killed after so many
+    // questions in a row without one: two minutes.
+    absl::Duration question_interval = absl::Seconds(5);
+    int question_limit = 12;
   };
 
   // `on_change` is called from another thread when the engine became ready or died. The clock
@@ -52,7 +56,9 @@ class EngineSupervisor {
     pid_t pid = 0;              // of the process of `generation`; 0 when it does not live
     engine::v1::Engine engine;  // as it said when it became ready
     std::shared_ptr<engine::v1::EngineService::StubInterface> stub;  // while it is ready
-    v1::JobReason last_death;                                        // empty when it never died
+    // Empty when it never died; ENGINE_STALLED when it ended itself because its job stood still,
+    // else ENGINE_DIED.
+    v1::JobReason last_death;
   };
   State GetState() const;
 
@@ -67,7 +73,11 @@ class EngineSupervisor {
   // One process from its start to its death.
   void RunOnce();
   bool WaitUntilReady(ChildProcess& child);
-  void RecordDeath(const std::string& message) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void RecordDeath(const std::string& code, const std::string& message)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Asks the engine that lives, until this one stops.
+  void AskForLife();
+  bool WaitForQuestion() ABSL_LOCKS_EXCLUDED(mutex_);
 
   const Options options_;
   const Clock& clock_;
@@ -81,6 +91,7 @@ class EngineSupervisor {
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;  // also the parent to which the engine binds its life
+  std::thread question_thread_;
 };
 
 }  // namespace megatrain

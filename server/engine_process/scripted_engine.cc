@@ -10,6 +10,7 @@
 #include <string>
 
 #include "megatrain/engine/v1/engine.grpc.pb.h"
+#include "server/engine_process/engine_exit.h"
 
 namespace megatrain {
 namespace {
@@ -37,6 +38,9 @@ class ScriptedEngine final : public engine::v1::EngineService::Service {
       raise(SIGKILL);
     } else if (name == "jobs/exit") {
       _exit(3);
+    } else if (name == "jobs/stall") {
+      std::cerr << "jobs/stall stalled: compute is in layer 3" << std::endl;
+      _exit(kStalledExitCode);
     } else if (name == "jobs/fail") {
       event.mutable_failed()->set_code("OUT_OF_DATA");
       writer->Write(event);

@@ -14,6 +14,8 @@ namespace {
 
 // The phase of a job whose weights are complete on disk and become a version.
 constexpr char kPublishing[] = "publishing";
+// Another attempt would most likely stall too, and after as long.
+constexpr char kEngineStalled[] = "ENGINE_STALLED";
 
 v1::JobReason CancelledReason() {
   return MakeReason("CANCELLED_BY_USER", "the job was cancelled by a user");
@@ -335,7 +337,7 @@ void JobController::TakeRunEnd(const v1::JobReason& reason, bool engine_died, ab
     EndCurrent(v1::JOB_STATE_CANCELLED, CancelledReason(), now);
   } else if (current_->stop_reason == Current::StopReason::kDrain) {
     PutBackCurrent(MakeReason("SERVER_STOPPED", "the server was stopped"), /*counts=*/false, now);
-  } else if (engine_died && current_->change.CanRetry()) {
+  } else if (engine_died && reason.code() != kEngineStalled && current_->change.CanRetry()) {
     PutBackCurrent(reason, /*counts=*/true, now);
   } else {
     EndCurrent(v1::JOB_STATE_FAILED, reason, now);

@@ -177,6 +177,18 @@ TEST_F(JobControllerTest, AnEngineThatDiesIsRetriedAndThenGivenUpAndTheNextJobRu
   TickUntilRunning("b");
 }
 
+TEST_F(JobControllerTest, AJobThatStalledItsEngineFailsAtOnceAndTheNextJobRuns) {
+  Accept("a", /*max_attempts=*/5);
+  Accept("b");
+  TickUntilRunning("a");
+  runner_->Die("compute is in layer_forward unit 3", "ENGINE_STALLED");
+  Tick();
+  EXPECT_EQ(Get("a").state(), v1::JOB_STATE_FAILED);
+  EXPECT_EQ(Get("a").reason().code(), "ENGINE_STALLED");
+  EXPECT_EQ(Get("a").attempt(), 1);
+  TickUntilRunning("b");
+}
+
 TEST_F(JobControllerTest, AJobIsCancelledWhereverItIs) {
   Accept("a");
   Accept("b");

@@ -17,7 +17,9 @@ struct RunStopped {};
 
 // The engine process died, or its connection broke, under the run; it is being started again.
 struct EngineDied {
-  v1::JobReason reason;  // code ENGINE_DIED, with the signal or exit code
+  // Code ENGINE_DIED, with the signal or exit code; ENGINE_STALLED when it ended itself because the
+  // run stood still, with where.
+  v1::JobReason reason;
 };
 
 // Something that happened in a run.

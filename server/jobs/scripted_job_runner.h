@@ -61,9 +61,9 @@ class ScriptedJobRunner final : public JobRunner {
 
   void ReportStopped() { EndRun({run_, RunStopped()}); }
 
-  void Die(const std::string& message) {
+  void Die(const std::string& message, const std::string& code = "ENGINE_DIED") {
     EngineDied died;
-    died.reason.set_code("ENGINE_DIED");
+    died.reason.set_code(code);
     died.reason.set_message(message);
     EndRun({run_, died});
   }
