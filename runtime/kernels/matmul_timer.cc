@@ -93,6 +93,7 @@ absl::StatusOr<std::vector<double>> MatmulTimer::Time(const MatmulSample& sample
                       FindMatmulPlans(handle_, sample.problem, kMatmulCandidates));
   MT_ASSIGN_OR_RETURN(const MatmulOperands operands, FillOperands(sample));
   std::vector<Candidate> candidates;
+  candidates.reserve(plans.size());
   for (const MatmulPlan& plan : plans) {
     candidates.push_back({.plan = plan, .seconds = {}});
   }

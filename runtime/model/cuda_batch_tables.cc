@@ -57,7 +57,8 @@ void SortByToken(std::span<const int32_t> tokens, std::span<int32_t> order) {
   }
 }
 
-void FillSegments(std::span<const int32_t> tokens, const BatchTables& tables) {
+// Returns the number of segments.
+int64_t FillSegments(std::span<const int32_t> tokens, const BatchTables& tables) {
   const auto count = static_cast<int32_t>(tokens.size());
   SortByToken(tokens, {tables.order, tokens.size()});
   int64_t segments = 0;
@@ -69,6 +70,7 @@ void FillSegments(std::span<const int32_t> tokens, const BatchTables& tables) {
     }
   }
   tables.segment_starts[segments] = count;
+  return segments;
 }
 
 absl::Status CheckPositions(const MicroBatch& batch, const MicroBatchLimits& limits) {
@@ -111,24 +113,14 @@ int64_t MaxBatchTableBytes(const AttentionShape& shape, const MicroBatchLimits& 
       .size_bytes;
 }
 
-void FillBatchTables(const AttentionShape& shape, const MicroBatch& batch,
-                     const BatchTables& tables) {
+int64_t FillBatchTables(const AttentionShape& shape, const MicroBatch& batch,
+                        const BatchTables& tables) {
   std::copy(batch.tokens.begin(), batch.tokens.end(), tables.tokens);
   std::copy(batch.positions.begin(), batch.positions.end(), tables.positions);
   std::copy(batch.loss_positions.begin(), batch.loss_positions.end(), tables.loss_positions);
   std::copy(batch.loss_targets.begin(), batch.loss_targets.end(), tables.loss_targets);
-  FillSegments(batch.tokens, tables);
   FillAttentionTables(shape, batch.document_offsets, tables.attention);
-}
-
-int64_t DistinctTokens(const MicroBatch& batch, int64_t vocab_size) {
-  std::vector<bool> seen(vocab_size);
-  int64_t distinct = 0;
-  for (const int32_t token : batch.tokens) {
-    distinct += seen[token] ? 0 : 1;
-    seen[token] = true;
-  }
-  return distinct;
+  return FillSegments(batch.tokens, tables);
 }
 
 int64_t LongestDocument(const MicroBatch& batch) {

@@ -22,8 +22,8 @@ struct BatchTables {
   // The token positions sorted by token, then by position: segment s is the positions
   // order[segment_starts[s]] .. order[segment_starts[s + 1] - 1], of the token segment_tokens[s].
   int32_t* order;           // [t]
-  int32_t* segment_starts;  // [DistinctTokens + 1]
-  int32_t* segment_tokens;  // [DistinctTokens]
+  int32_t* segment_starts;  // [distinct tokens + 1]
+  int32_t* segment_tokens;  // [distinct tokens]
 
   void* attention;     // as FillAttentionTables wrote it
   int64_t used_bytes;  // from `tokens`, the first table, to the end of the last
@@ -36,11 +36,11 @@ BatchTables PlaceBatchTables(const AttentionShape& shape, const MicroBatch& batc
 // Of any micro-batch within the limits.
 int64_t MaxBatchTableBytes(const AttentionShape& shape, const MicroBatchLimits& limits);
 
-// Fills host memory placed by PlaceBatchTables. The batch has passed CheckMicroBatch.
-void FillBatchTables(const AttentionShape& shape, const MicroBatch& batch,
-                     const BatchTables& tables);
+// Fills host memory placed by PlaceBatchTables; returns the number of distinct tokens. The batch
+// has passed CheckMicroBatch.
+int64_t FillBatchTables(const AttentionShape& shape, const MicroBatch& batch,
+                        const BatchTables& tables);
 
-int64_t DistinctTokens(const MicroBatch& batch, int64_t vocab_size);
 int64_t LongestDocument(const MicroBatch& batch);
 
 // INVALID_ARGUMENT that says what of the batch is out of range, order or the limits.

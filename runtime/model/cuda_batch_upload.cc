@@ -29,18 +29,19 @@ BatchUploader::~BatchUploader() {
   }
 }
 
-absl::Status BatchUploader::Upload(const AttentionShape& shape, const MicroBatch& batch,
-                                   void* device_tables, cudaStream_t stream) {
+absl::StatusOr<int64_t> BatchUploader::Upload(const AttentionShape& shape, const MicroBatch& batch,
+                                              void* device_tables, cudaStream_t stream) {
   const Block& block = blocks_[next_];
   next_ = (next_ + 1) % kBlocks;
   MT_RETURN_IF_ERROR(CudaStatus(cudaEventSynchronize(block.uploaded), "cudaEventSynchronize"));
   const BatchTables host = PlaceBatchTables(shape, batch, block.data);
   const BatchTables device = PlaceBatchTables(shape, batch, device_tables);
-  FillBatchTables(shape, batch, host);
+  const int64_t distinct_tokens = FillBatchTables(shape, batch, host);
   MT_RETURN_IF_ERROR(CudaStatus(
       cudaMemcpyAsync(device.tokens, host.tokens, host.used_bytes, cudaMemcpyHostToDevice, stream),
       "cudaMemcpyAsync of batch tables"));
-  return CudaStatus(cudaEventRecord(block.uploaded, stream), "cudaEventRecord");
+  MT_RETURN_IF_ERROR(CudaStatus(cudaEventRecord(block.uploaded, stream), "cudaEventRecord"));
+  return distinct_tokens;
 }
 
 }  // namespace megatrain

@@ -25,10 +25,11 @@ class BatchUploader {
   BatchUploader(const BatchUploader&) = delete;
   BatchUploader& operator=(const BatchUploader&) = delete;
 
-  // Builds the batch's tables and enqueues their copy to `device_tables`. Waits only where so many
-  // uploads before this one are still to run that all pinned memory is taken.
-  absl::Status Upload(const AttentionShape& shape, const MicroBatch& batch, void* device_tables,
-                      cudaStream_t stream);
+  // Builds the batch's tables and enqueues their copy to `device_tables`; returns the number of the
+  // batch's distinct tokens. Waits only where so many uploads before this one are still to run that
+  // all pinned memory is taken.
+  absl::StatusOr<int64_t> Upload(const AttentionShape& shape, const MicroBatch& batch,
+                                 void* device_tables, cudaStream_t stream);
 
  private:
   static constexpr int kBlocks = 16;

@@ -28,14 +28,7 @@ class HeadCall {
       MT_RETURN_IF_ERROR(ClearGradients());
     }
     if (input_.loss_count > 0) {
-      MT_RETURN_IF_ERROR(NormRows());
-      for (int64_t first = 0; first < input_.loss_count; first += buffers_.chunk_rows) {
-        MT_RETURN_IF_ERROR(
-            RunChunk(first, std::min(buffers_.chunk_rows, input_.loss_count - first)));
-      }
-      if (gradients_ != nullptr) {
-        MT_RETURN_IF_ERROR(BackwardNorm());
-      }
+      MT_RETURN_IF_ERROR(RunRows());
     }
     return LaunchSumLosses(buffers_.losses, input_.loss_count, input_.result, stream_);
   }
@@ -52,6 +45,15 @@ class HeadCall {
       return absl::OkStatus();
     }
     return ClearFloats(gradients_->matrix, model_.shape.vocab_size * width_, stream_);
+  }
+
+  absl::Status RunRows() {
+    MT_RETURN_IF_ERROR(NormRows());
+    for (int64_t first = 0; first < input_.loss_count; first += buffers_.chunk_rows) {
+      const int64_t count = std::min(buffers_.chunk_rows, input_.loss_count - first);
+      MT_RETURN_IF_ERROR(RunChunk(first, count));
+    }
+    return gradients_ == nullptr ? absl::OkStatus() : BackwardNorm();
   }
 
   absl::Status NormRows() {

@@ -4,6 +4,7 @@
 #include <vector_types.h>
 
 #include <cstdint>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -94,7 +95,10 @@ class CudaTemplates final : public ModelTemplates {
   }
 
   absl::Status BindBatch(const MicroBatch& batch, void* tables, Workspace workspace) override {
-    return parts_.uploader->Upload(model_.shape.attention, batch, tables, StreamOf(workspace));
+    MT_ASSIGN_OR_RETURN(
+        distinct_tokens_[tables],
+        parts_.uploader->Upload(model_.shape.attention, batch, tables, StreamOf(workspace)));
+    return absl::OkStatus();
   }
 
   bool writes_first_gradients() const override { return true; }
@@ -118,7 +122,7 @@ class CudaTemplates final : public ModelTemplates {
     const SortedRows rows = {.order = tables.order,
                              .starts = tables.segment_starts,
                              .rows = tables.segment_tokens,
-                             .segment_count = DistinctTokens(batch, model_.shape.vocab_size)};
+                             .segment_count = distinct_tokens_.at(batch.device_tables)};
     return LaunchAddRows(hidden_gradient, rows, model_.shape.hidden_size, dtype(),
                          embedding_gradients, StreamOf(workspace));
   }
@@ -209,6 +213,7 @@ class CudaTemplates final : public ModelTemplates {
   const MicroBatchLimits limits_;
   const Parts parts_;
   const CudaModel model_;
+  std::map<const void*, int64_t> distinct_tokens_;  // of what BindBatch put into these tables
 };
 
 }  // namespace
