@@ -122,7 +122,7 @@ void MapStash(const ScheduleShape& shape, const PipelineOptions& options, int64_
     if (shape.stashes_boundary(unit)) {
       stashes = true;
       sizes.boundary_bytes = RoundUp(map.micro_batch_tokens * token_bytes, kDeviceAlignmentBytes);
-      host_parts[HostBoundaryPart(unit)] = map.activation_tokens * token_bytes;
+      host_parts[HostBoundaryPart(options.stash_unit(unit))] = map.activation_tokens * token_bytes;
     }
     const int64_t kept_bytes =
         options.kept_by_place(unit) ? KeptBytes(options, map, unit, KeptPlace::kHost) : 0;
@@ -130,7 +130,8 @@ void MapStash(const ScheduleShape& shape, const PipelineOptions& options, int64_
       stashes = true;
       sizes.kept_bytes =
           std::max(sizes.kept_bytes, map.micro_batch_tokens * options.kept_bytes_of(unit));
-      host_parts[HostKeptPart(unit)] = kept_bytes;
+      int64_t& part = host_parts[HostKeptPart(options.stash_unit(unit))];
+      part = std::max(part, kept_bytes);
     }
   }
   if (!stashes) {

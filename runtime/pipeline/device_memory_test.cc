@@ -1,6 +1,7 @@
 #include "runtime/pipeline/device_memory.h"
 
 #include <algorithm>
+#include <numeric>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -150,11 +151,8 @@ TEST(DeviceMemoryTest, WhatGoesToTheHostLeavesSlotsOnTheDevice) {
   EXPECT_EQ(map.bytes.activations,
             plain.bytes.activations - 3 * boundary - 2 * kept_on_device + 3 * slot);
   EXPECT_EQ(map.stash_slots.size(), 3u);
-  int64_t host_bytes = 0;
-  for (const int64_t part_bytes : map.host_parts) {
-    host_bytes += part_bytes;
-  }
-  EXPECT_EQ(host_bytes, 3 * boundary + 2 * kept);
+  EXPECT_EQ(std::accumulate(map.host_parts.begin(), map.host_parts.end(), int64_t{0}),
+            3 * boundary + 2 * kept);
   EXPECT_EQ(map.host_parts[HostBoundaryPart(4)] + map.host_parts[HostKeptPart(3)], 0);
   // A layer never reads where it writes.
   EXPECT_EQ(map.boundaries[0].offset_bytes, map.boundaries[4].offset_bytes);
@@ -167,6 +165,15 @@ TEST(DeviceMemoryTest, WhatGoesToTheHostLeavesSlotsOnTheDevice) {
   EXPECT_EQ(mixed.kept[1].size_bytes, kept / 4);
   EXPECT_EQ(options.kept_share(1), 0.75);
   EXPECT_EQ(options.kept_share(3), 1);
+
+  options.fold_stash_layers = 2;  // layer 3 writes where layer 1 does
+  const DeviceMemoryMap folded = MapDeviceMemory(SmallLayout(false), options);
+  EXPECT_EQ(folded.host_parts[HostBoundaryPart(3)], 0);
+  EXPECT_EQ(folded.bytes.total(), mixed.bytes.total());
+  const auto sum = [](const std::vector<int64_t>& parts) {
+    return std::accumulate(parts.begin(), parts.end(), int64_t{0});
+  };
+  EXPECT_EQ(sum(folded.host_parts), sum(mixed.host_parts) - boundary);
 }
 
 TEST(DeviceMemoryTest, KeptPlacesAreSpreadEvenly) {

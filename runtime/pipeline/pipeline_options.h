@@ -34,6 +34,11 @@ struct PipelineOptions {
   std::vector<KeptPlace> kept_places;  // by micro-batch, max_micro_batches
   int stash_slot_count = 3;            // 2 copy one while another is used; more take up the jitter
 
+  // Above 0: only the first so many layers have memory on the host for what they leave, and later
+  // ones write and read theirs in turn. As HostStore's fold_layers: for speed, nothing can be
+  // learnt.
+  int fold_stash_layers = 0;
+
   ComputeDtype compute_dtype = ComputeDtype::kFloat32;
   int64_t max_micro_batch_tokens = 0;
   int64_t max_step_tokens = 0;  // of all micro-batches of a step
@@ -52,6 +57,10 @@ struct PipelineOptions {
   bool on_device(int unit) const { return !state_on_device.empty() && state_on_device[unit]; }
   bool stashes_boundary(int unit) const {
     return !boundary_on_host.empty() && boundary_on_host[unit];
+  }
+  // The layer whose memory on the host `unit` uses.
+  int stash_unit(int unit) const {
+    return fold_stash_layers > 0 ? (unit - 1) % fold_stash_layers + 1 : unit;
   }
   int64_t kept_bytes_of(int unit) const {
     return kept_token_bytes[static_cast<int>(keep_of(unit))];

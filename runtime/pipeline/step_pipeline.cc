@@ -18,6 +18,7 @@ absl::Status CheckOptions(const PipelineOptions& options) {
   MT_RETURN_IF_ERROR(require(options.weight_slot_count >= 1, "weight_slot_count"));
   MT_RETURN_IF_ERROR(require(options.gradient_slot_count >= 1, "gradient_slot_count"));
   MT_RETURN_IF_ERROR(require(options.stash_slot_count >= 1, "stash_slot_count"));
+  MT_RETURN_IF_ERROR(require(options.fold_stash_layers >= 0, "fold_stash_layers"));
   MT_RETURN_IF_ERROR(require(options.max_micro_batches >= 1, "max_micro_batches"));
   MT_RETURN_IF_ERROR(
       require(options.kept_places.empty() ||

@@ -49,6 +49,7 @@ struct Placement {
   std::vector<bool> kept_on_host = {};
   std::vector<KeptPlace> kept_places = {};
   int stash_slots = 1;
+  int fold_stash_layers = 0;
 };
 
 std::string Describe(const Placement& p) {
@@ -174,6 +175,7 @@ struct Rig {
                                          .kept_on_host = p.kept_on_host,
                                          .kept_places = p.kept_places,
                                          .stash_slot_count = p.stash_slots,
+                                         .fold_stash_layers = p.fold_stash_layers,
                                          .compute_dtype = p.dtype,
                                          .max_micro_batch_tokens = kSmallMicroBatchTokens,
                                          .max_step_tokens = kSmallStepTokens,
@@ -281,6 +283,21 @@ TEST(StepPipelineTest, AnyMixOfActivationsOnTheHostGivesTheSameBits) {
     Rig rig(placement, std::make_unique<VirtualDevice>(seed));
     ExpectEqual(rig.Train(steps, /*ahead=*/i % 3), expected[{placement.tied, placement.dtype}]);
   }
+}
+
+// As a folded host store: for speed alone.
+TEST(StepPipelineTest, FoldedStashesTakeLessMemoryAndStayFinite) {
+  const std::vector<SmallStep> steps = SmallSteps(/*seed=*/14, 3);
+  Placement placement = {.keep = std::vector<KeepLevel>(6, KeepLevel::kAll),
+                         .boundary_on_host = std::vector<bool>(6, true),
+                         .kept_on_host = std::vector<bool>(6, true)};
+  const Rig plain(placement);
+  placement.fold_stash_layers = 1;
+  Rig folded(placement);
+  const SmallOutcome outcome = folded.Train(steps, /*ahead=*/1);
+  EXPECT_EQ(outcome.losses.size(), steps.size());
+  EXPECT_TRUE(std::isfinite(outcome.losses.back()));
+  EXPECT_LT(folded.pipeline->host_bytes(), plain.pipeline->host_bytes() / 2);
 }
 
 TEST(StepPipelineTest, UpdatesRunWhileTheNextForwardDoes) {

@@ -128,14 +128,16 @@ void StepRun::CopyActivations(const Operation& operation, Launcher& launcher) {
     }
   };
   const PinnedArena& host = *state_.host_activations;
+  const int host_unit = state_.options.stash_unit(unit);
   if (state_.options.stashes_boundary(unit)) {
     copy(leaves ? Boundary(unit - 1, slot) : At(state_.map.stash_slots[operation.stash_slot]),
-         host.data(HostBoundaryPart(unit)) + ActivationOffsetBytes(slot), BoundaryBytes(operation));
+         host.data(HostBoundaryPart(host_unit)) + ActivationOffsetBytes(slot),
+         BoundaryBytes(operation));
   }
   if (state_.options.kept_place(unit, operation.micro_batch) == KeptPlace::kHost) {
     const int64_t tokens = RoundUpTokens(micro_batch_tokens(operation));
     copy(StashedKept(operation.stash_slot),
-         host.data(HostKeptPart(unit)) + KeptOffsetBytes(operation),
+         host.data(HostKeptPart(host_unit)) + KeptOffsetBytes(operation),
          tokens * state_.options.kept_bytes_of(unit));
   }
 }
