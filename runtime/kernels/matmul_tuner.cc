@@ -23,10 +23,10 @@ absl::StatusOr<MatmulMachine> ReadMatmulMachine() {
 }
 
 absl::StatusOr<MatmulChoices> MeasureMatmulChoices(const std::vector<MatmulSample>& samples) {
-  // 36 ms for each candidate that is near the best, then 200. The chip stays warm from sample to
-  // sample.
+  // 24 ms for each candidate that is near the best, then 200 where runs are long. The chip stays
+  // warm from sample to sample.
   MatmulTiming timing{
-      .warm_up_seconds = 0.3, .rounds = 9, .drop_factor = 1.04, .lasting_seconds = 0.2};
+      .warm_up_seconds = 0.3, .rounds = 6, .drop_factor = 1.04, .lasting_seconds = 0.2};
   MT_ASSIGN_OR_RETURN(const std::unique_ptr<MatmulTimer> timer, MatmulTimer::Create(samples));
   MatmulChoices choices;
   for (const MatmulSample& sample : samples) {

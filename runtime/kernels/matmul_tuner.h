@@ -13,10 +13,10 @@ namespace megatrain {
 // What a table of choices is measured on.
 absl::StatusOr<MatmulMachine> ReadMatmulMachine();
 
-// One choice for each of `samples`. Takes a third of a second for each small one and about one for
-// each large one, and as much device memory as the largest has operands, which it gives back: no
-// more than the training that computes these products must have. RESOURCE_EXHAUSTED when it is not
-// there.
+// One choice for each of `samples`. Takes a quarter of a second for each small one and about one
+// for each large one, and as much device memory as the largest has operands, which it gives back:
+// no more than the training that computes these products must have. RESOURCE_EXHAUSTED when it is
+// not there.
 absl::StatusOr<MatmulChoices> MeasureMatmulChoices(const std::vector<MatmulSample>& samples);
 
 }  // namespace megatrain
