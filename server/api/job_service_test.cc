@@ -4,6 +4,7 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -98,6 +99,29 @@ TEST_F(JobServiceTest, PlansAlsoWhatCannotBeTrainedYet) {
   grpc::ClientContext context2;
   EXPECT_EQ(stub_->PlanJob(&context2, request, &plan).error_code(),
             grpc::StatusCode::INVALID_ARGUMENT);
+}
+
+TEST_F(JobServiceTest, ALengthIsOneThatTheModelHasPositionsFor) {
+  std::string config = kToyConfig;
+  config.replace(config.find("4096"), 4, "512");
+  std::ofstream(folder_ + "/model/config.json") << config;
+  v1::CreateJobRequest request = Request("a");
+  request.mutable_spec()->mutable_train()->clear_max_sequence_length();
+  v1::Job job;
+  const absl::Status status = Create(request, &job);
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(job.spec().train().max_sequence_length(), 512) << "nobody asked for more";
+
+  v1::PlanJobRequest plan_request;
+  plan_request.set_model_config_json(config);
+  v1::Plan plan;
+  grpc::ClientContext context;
+  EXPECT_TRUE(stub_->PlanJob(&context, plan_request, &plan).ok());
+  plan_request.mutable_spec()->mutable_train()->set_max_sequence_length(513);
+  grpc::ClientContext context2;
+  const absl::Status refused = FromGrpcStatus(stub_->PlanJob(&context2, plan_request, &plan));
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument) << "as the job would be";
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("512 positions"));
 }
 
 TEST_F(JobServiceTest, ListsInPages) {

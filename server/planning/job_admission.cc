@@ -1,5 +1,6 @@
 #include "server/planning/job_admission.h"
 
+#include <algorithm>
 #include <map>
 #include <vector>
 
@@ -43,6 +44,14 @@ absl::Status CheckPlan(const v1::Plan& plan, const std::string& model) {
                             plan.verdict(), Numbers(plan));
 }
 
+// A length that nobody asked for is one that the model has positions for.
+void FitLength(int64_t asked, const ModelConfig& config, v1::TrainOptions& train) {
+  if (asked == 0 && config.max_positions > 0) {
+    train.set_max_sequence_length(
+        std::min<int64_t>(train.max_sequence_length(), config.max_positions));
+  }
+}
+
 std::vector<FieldViolation> CheckLength(const v1::TrainingSpec& spec, const ModelConfig& config) {
   const int64_t length = spec.train().max_sequence_length();
   if (config.max_positions <= 0 || length <= config.max_positions) {
@@ -56,6 +65,7 @@ std::vector<FieldViolation> CheckLength(const v1::TrainingSpec& spec, const Mode
 
 absl::StatusOr<v1::Plan> JobAdmission::Admit(v1::TrainingSpec& spec,
                                              const std::string& output) const {
+  const int64_t asked_length = spec.train().max_sequence_length();
   MT_RETURN_IF_ERROR(InvalidFields(
       CompleteTrainingSpec(spec, {output, parts_.compute_dtype}, /*for_plan=*/false)));
   MT_ASSIGN_OR_RETURN(const v1::ModelVersion model, FindModel(spec.model()));
@@ -68,6 +78,7 @@ absl::StatusOr<v1::Plan> JobAdmission::Admit(v1::TrainingSpec& spec,
                               {{"model", model.name()}, {"architecture", model.architecture()}});
   }
   MT_ASSIGN_OR_RETURN(const ModelConfig config, ReadConfig(model.path()));
+  FitLength(asked_length, config, *spec.mutable_train());
   MT_RETURN_IF_ERROR(InvalidFields(CheckLength(spec, config)));
   MT_ASSIGN_OR_RETURN(const MachineProfile machine, parts_.machine());
   JobShape shape = JobShapeOf(spec);
@@ -80,6 +91,7 @@ absl::StatusOr<v1::Plan> JobAdmission::Admit(v1::TrainingSpec& spec,
 
 absl::StatusOr<v1::Plan> JobAdmission::Plan(v1::TrainingSpec spec,
                                             const std::string& model_config_json) const {
+  const int64_t asked_length = spec.train().max_sequence_length();
   ModelConfig config;
   if (!model_config_json.empty()) {
     spec.set_model("models/none");  // not read, but a form is wanted
@@ -91,6 +103,8 @@ absl::StatusOr<v1::Plan> JobAdmission::Plan(v1::TrainingSpec spec,
     MT_ASSIGN_OR_RETURN(const v1::ModelVersion model, FindModel(spec.model()));
     MT_ASSIGN_OR_RETURN(config, ReadConfig(model.path()));
   }
+  FitLength(asked_length, config, *spec.mutable_train());
+  MT_RETURN_IF_ERROR(InvalidFields(CheckLength(spec, config)));
   MT_ASSIGN_OR_RETURN(const MachineProfile machine, parts_.machine());
   v1::Plan plan = PlanToProto(PlanJob(config, JobShapeOf(spec), machine));
   plan.set_step_count(spec.train().steps());
