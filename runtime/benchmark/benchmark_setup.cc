@@ -113,8 +113,8 @@ BenchmarkSetting SettingOf(const BenchmarkFlags& flags, const BenchmarkSetup& se
   setting.keep = DescribeKeep(options, setup.config.layer_count);
   setting.resident_weights = options.resident_weights;
   setting.device_state_units =
-      std::count(options.state_on_device.begin(), options.state_on_device.end(), true);
-  setting.units = static_cast<int64_t>(options.state_on_device.size());
+      std::count(options.updates.begin(), options.updates.end(), UpdatePlacement::kDevice);
+  setting.units = static_cast<int64_t>(options.updates.size());
   setting.folded = flags.folded_store > 0;
   setting.commit = flags.commit;
   setting.command = flags.command;

@@ -109,7 +109,9 @@ absl::StatusOr<std::unique_ptr<DeviceBuffer>> CudaDevice::AllocateHost(int64_t s
 std::unique_ptr<Event> CudaDevice::MakeEvent() { return std::make_unique<CudaEvent>(); }
 
 std::unique_ptr<Stream> CudaDevice::MakeStream(StreamPlace place) {
-  auto lane = place == StreamPlace::kDevice ? MakeDeviceLane(*shared_) : MakeHostLane(*shared_);
+  auto lane = place == StreamPlace::kHost
+                  ? MakeHostLane(*shared_)
+                  : MakeDeviceLane(*shared_, place == StreamPlace::kDeviceYielding);
   return std::make_unique<CudaStream>(*shared_, std::move(lane));
 }
 

@@ -11,6 +11,7 @@
 #include "runtime/base/check.h"
 #include "runtime/base/clock.h"
 #include "runtime/device/device_conformance.h"
+#include "runtime/kernels/cuda_status.h"
 
 namespace megatrain {
 namespace {
@@ -126,6 +127,23 @@ TEST(CudaDeviceTest, FiguresCanBeTakenWhileWorkGoesOn) {
   }
   ASSERT_TRUE(device->Drain().ok());
   EXPECT_EQ(stream->Figures().operation_count, 2000);
+}
+
+TEST(CudaDeviceTest, AYieldingStreamHasTheLowerPriority) {
+  const auto device = MakeCudaDevice();
+  const auto priority_of = [&](StreamPlace place) {
+    const auto stream = device->MakeStream(place);
+    int priority = 0;
+    stream->Enqueue([&priority](Launcher& launcher) {
+      return CudaStatus(
+          cudaStreamGetPriority(static_cast<cudaStream_t>(launcher.native_stream()), &priority),
+          "cudaStreamGetPriority");
+    });
+    EXPECT_TRUE(device->Drain().ok());
+    return priority;
+  };
+  // CUDA counts downwards.
+  EXPECT_GT(priority_of(StreamPlace::kDeviceYielding), priority_of(StreamPlace::kDevice));
 }
 
 }  // namespace

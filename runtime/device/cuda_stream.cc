@@ -37,18 +37,23 @@ class CudaLauncher final : public Launcher {
 };
 
 // A stream of its own, for which the legacy default stream does not wait.
-cudaStream_t MakeNativeStream(CudaShared& shared) {
+cudaStream_t MakeNativeStream(CudaShared& shared, bool yields) {
   cudaStream_t stream = nullptr;
-  if (shared.Check(cudaSetDevice(shared.ordinal), "cudaSetDevice")) {
-    shared.Check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreate");
+  int lowest = 0;
+  int highest = 0;
+  if (shared.Check(cudaSetDevice(shared.ordinal), "cudaSetDevice") &&
+      shared.Check(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "priority range")) {
+    shared.Check(
+        cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, yields ? lowest : highest),
+        "cudaStreamCreate");
   }
   return stream;
 }
 
 class DeviceLane final : public CudaLane {
  public:
-  explicit DeviceLane(CudaShared& shared)
-      : shared_(shared), stream_(MakeNativeStream(shared)), timer_(shared, stream_) {
+  DeviceLane(CudaShared& shared, bool yields)
+      : shared_(shared), stream_(MakeNativeStream(shared, yields)), timer_(shared, stream_) {
     MutexLock lock(&shared_.mutex);
     shared_.device_streams.push_back(stream_);
   }
@@ -146,8 +151,8 @@ class HostLane final : public CudaLane {
 
 }  // namespace
 
-std::unique_ptr<CudaLane> MakeDeviceLane(CudaShared& shared) {
-  return std::make_unique<DeviceLane>(shared);
+std::unique_ptr<CudaLane> MakeDeviceLane(CudaShared& shared, bool yields) {
+  return std::make_unique<DeviceLane>(shared, yields);
 }
 
 std::unique_ptr<CudaLane> MakeHostLane(CudaShared& shared) {

@@ -26,8 +26,9 @@ class CudaLane {
   virtual bool records_cuda_events() const = 0;
 };
 
-// Work launches on a CUDA stream of its own. The destructor returns when that has run dry.
-std::unique_ptr<CudaLane> MakeDeviceLane(CudaShared& shared);
+// Work launches on a CUDA stream of its own, of the device's lowest priority where it yields, else
+// of its highest. The destructor returns when that has run dry.
+std::unique_ptr<CudaLane> MakeDeviceLane(CudaShared& shared, bool yields);
 
 // Work runs on the stream's thread.
 std::unique_ptr<CudaLane> MakeHostLane(CudaShared& shared);

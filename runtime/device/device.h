@@ -39,10 +39,11 @@ class Launcher {
   virtual void* native_stream() = 0;
 };
 
-// Whose memory a stream's work touches.
+// Where a stream's work runs, and on whose memory.
 enum class StreamPlace {
   kDevice,
-  kHost,  // a thread of this process, also on a GPU: norm and AdamW of the host store
+  kDeviceYielding,  // the same, but where both could begin, the work of kDevice goes first
+  kHost,            // a thread of this process, also on a GPU: norm and AdamW of the host store
 };
 
 // One piece of a stream's work. On a CPU it does the work; on a GPU it launches it.

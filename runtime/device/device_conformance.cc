@@ -60,6 +60,31 @@ TEST_P(DeviceConformanceTest, AWaitHoldsBackWhatFollows) {
   }
 }
 
+// A stream that yields and one that does not add to one list in turns.
+TEST_P(DeviceConformanceTest, AYieldingStreamKeepsOrderAndEvents) {
+  constexpr int kRounds = 30;
+  const auto first = device_->MakeStream(StreamPlace::kDevice);
+  const auto yielding = device_->MakeStream(StreamPlace::kDeviceYielding);
+  const auto given = device_->MakeEvent();
+  const auto taken = device_->MakeEvent();
+  std::vector<int> log;
+  std::vector<int> expected;
+  for (int round = 0; round < kRounds; ++round) {
+    first->Wait(*taken, WaitReason::kUnitUpdated);
+    first->Enqueue(Append(log, 2 * round));
+    first->Record(*given);
+    yielding->Wait(*given, WaitReason::kNorm);
+    yielding->Enqueue(Append(log, 2 * round + 1));
+    yielding->Record(*taken);
+    expected.insert(expected.end(), {2 * round, 2 * round + 1});
+  }
+  ASSERT_TRUE(device_->Await(*taken).ok());
+  EXPECT_EQ(log, expected);
+  const StreamFigures figures = yielding->Figures();
+  EXPECT_EQ(Sum(figures), figures.wall);
+  EXPECT_EQ(figures.operation_count, kRounds);
+}
+
 TEST_P(DeviceConformanceTest, AWaitMeansTheLatestRecordBeforeIt) {
   const auto event = device_->MakeEvent();
   const auto first = device_->MakeStream(StreamPlace::kDevice);

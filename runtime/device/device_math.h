@@ -54,15 +54,15 @@ class DeviceMath {
   virtual absl::Status FindNonFiniteRow(const Rows& rows, int32_t* first_row,
                                         Launcher& launcher) = 0;
 
-  // Consecutive elements of a unit whose state lives on the device.
+  // Consecutive elements of a unit that the device updates.
   struct Span {
     uint16_t* hi;
     int16_t* lo;
     float* moment1;
     float* moment2;
-    const float* gradient;
+    const void* gradient;
+    GradientForm gradient_form;
     int64_t count;
-    bool rounds_gradient;  // to bf16 first, as a gradient that crosses to the host is
   };
 
   // AdamW with the bits of UpdateSpan.

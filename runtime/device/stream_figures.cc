@@ -12,6 +12,14 @@ std::string_view StreamName(StreamKind stream) {
       return "d2h";
     case StreamKind::kOptimizer:
       return "optimizer";
+    case StreamKind::kDeviceUpdate:
+      return "device_update";
+    case StreamKind::kStateUp:
+      return "state_h2d";
+    case StreamKind::kStateDown:
+      return "state_d2h";
+    case StreamKind::kStateUpdate:
+      return "state_update";
   }
   return "unknown";
 }
@@ -28,6 +36,8 @@ std::string_view WaitReasonName(WaitReason reason) {
       return "slab_free";
     case WaitReason::kUnitUpdated:
       return "unit_updated";
+    case WaitReason::kStateReady:
+      return "state_ready";
     case WaitReason::kActivations:
       return "activations";
     case WaitReason::kStashFree:

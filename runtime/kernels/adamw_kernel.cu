@@ -21,10 +21,10 @@ struct Elements {
 };
 
 // The contract of adamw.h, one IEEE rounding an operation whatever the compiler's flags.
-template <bool kRoundsGradient>
+template <GradientForm kForm>
 __device__ void UpdateElement(Elements& e, int i, const AdamWCoefficients& c) {
   float raw = e.gradient.values[i];
-  if constexpr (kRoundsGradient) {
+  if constexpr (kForm == GradientForm::kFloat32ToRound) {
     raw = __uint_as_float(uint32_t{RoundToBfloat16Bits(raw)} << 16);
   }
   const float g = __fmul_rn(raw, c.gradient_scale);
@@ -44,7 +44,22 @@ __device__ void UpdateElement(Elements& e, int i, const AdamWCoefficients& c) {
   e.lo.values[i] = static_cast<int16_t>(bits);
 }
 
-template <bool kRoundsGradient>
+template <GradientForm kForm>
+__device__ Pack<float, kPack> LoadGradient(const void* gradient, int64_t at) {
+  if constexpr (kForm == GradientForm::kBfloat16) {
+    const auto halves = LoadPack<kPack>(static_cast<const uint16_t*>(gradient) + at);
+    Pack<float, kPack> values;
+#pragma unroll
+    for (int i = 0; i < kPack; ++i) {
+      values.values[i] = __uint_as_float(uint32_t{halves.values[i]} << 16);
+    }
+    return values;
+  } else {
+    return LoadPack<kPack>(static_cast<const float*>(gradient) + at);
+  }
+}
+
+template <GradientForm kForm>
 __global__ void __launch_bounds__(kThreads)
     UpdatePacks(AdamWArrays arrays, AdamWCoefficients coefficients) {
   const int64_t pack_count = arrays.count / kPack;
@@ -56,7 +71,7 @@ __global__ void __launch_bounds__(kThreads)
     if (at < pack_count * kPack) {
       elements[n] = {LoadPack<kPack>(arrays.hi + at), LoadPack<kPack>(arrays.lo + at),
                      LoadPack<kPack>(arrays.moment1 + at), LoadPack<kPack>(arrays.moment2 + at),
-                     LoadPack<kPack>(arrays.gradient + at)};
+                     LoadGradient<kForm>(arrays.gradient, at)};
     }
   }
 #pragma unroll
@@ -65,7 +80,7 @@ __global__ void __launch_bounds__(kThreads)
     if (at < pack_count * kPack) {
 #pragma unroll
       for (int i = 0; i < kPack; ++i) {
-        UpdateElement<kRoundsGradient>(elements[n], i, coefficients);
+        UpdateElement<kForm>(elements[n], i, coefficients);
       }
       StorePack(arrays.hi + at, elements[n].hi);
       StorePack(arrays.lo + at, elements[n].lo);
@@ -76,7 +91,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 // The fewer than kPack elements behind the last pack.
-template <bool kRoundsGradient>
+template <GradientForm kForm>
 __global__ void UpdateRest(AdamWArrays arrays, AdamWCoefficients coefficients) {
   const int64_t at = arrays.count / kPack * kPack + threadIdx.x;
   Elements elements = {};
@@ -84,23 +99,28 @@ __global__ void UpdateRest(AdamWArrays arrays, AdamWCoefficients coefficients) {
   elements.lo.values[0] = arrays.lo[at];
   elements.moment1.values[0] = arrays.moment1[at];
   elements.moment2.values[0] = arrays.moment2[at];
-  elements.gradient.values[0] = arrays.gradient[at];
-  UpdateElement<kRoundsGradient>(elements, 0, coefficients);
+  if constexpr (kForm == GradientForm::kBfloat16) {
+    const uint16_t half = static_cast<const uint16_t*>(arrays.gradient)[at];
+    elements.gradient.values[0] = __uint_as_float(uint32_t{half} << 16);
+  } else {
+    elements.gradient.values[0] = static_cast<const float*>(arrays.gradient)[at];
+  }
+  UpdateElement<kForm>(elements, 0, coefficients);
   arrays.hi[at] = elements.hi.values[0];
   arrays.lo[at] = elements.lo.values[0];
   arrays.moment1[at] = elements.moment1.values[0];
   arrays.moment2[at] = elements.moment2.values[0];
 }
 
-template <bool kRoundsGradient>
+template <GradientForm kForm>
 absl::Status Launch(const AdamWArrays& arrays, const AdamWCoefficients& coefficients,
                     cudaStream_t stream) {
   if (const int64_t packs = arrays.count / kPack; packs > 0) {
-    UpdatePacks<kRoundsGradient>
+    UpdatePacks<kForm>
         <<<CeilDivide(packs, kPacksPerBlock), kThreads, 0, stream>>>(arrays, coefficients);
   }
   if (const int rest = static_cast<int>(arrays.count % kPack); rest > 0) {
-    UpdateRest<kRoundsGradient><<<1, rest, 0, stream>>>(arrays, coefficients);
+    UpdateRest<kForm><<<1, rest, 0, stream>>>(arrays, coefficients);
   }
   return CheckLaunch("AdamW");
 }
@@ -108,9 +128,16 @@ absl::Status Launch(const AdamWArrays& arrays, const AdamWCoefficients& coeffici
 }  // namespace
 
 absl::Status LaunchAdamW(const AdamWArrays& arrays, const AdamWCoefficients& coefficients,
-                         bool rounds_gradient, cudaStream_t stream) {
-  return rounds_gradient ? Launch<true>(arrays, coefficients, stream)
-                         : Launch<false>(arrays, coefficients, stream);
+                         cudaStream_t stream) {
+  switch (arrays.gradient_form) {
+    case GradientForm::kFloat32:
+      return Launch<GradientForm::kFloat32>(arrays, coefficients, stream);
+    case GradientForm::kFloat32ToRound:
+      return Launch<GradientForm::kFloat32ToRound>(arrays, coefficients, stream);
+    case GradientForm::kBfloat16:
+      return Launch<GradientForm::kBfloat16>(arrays, coefficients, stream);
+  }
+  return absl::InternalError("AdamW: unknown form of a gradient");
 }
 
 }  // namespace megatrain

@@ -1,5 +1,6 @@
 #include "runtime/kernels/adamw_kernel.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <cstring>
@@ -48,11 +49,14 @@ uint16_t NearestEven(float value) {
   return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
+std::vector<uint16_t> Rounded(const std::vector<float>& values) {
+  std::vector<uint16_t> rounded(values.size());
+  std::transform(values.begin(), values.end(), rounded.begin(), NearestEven);
+  return rounded;
+}
+
 void UpdateOnTheCpu(State& state, const AdamWStep& step, bool rounds_gradient) {
-  std::vector<uint16_t> rounded;
-  for (float value : state.gradient) {
-    rounded.push_back(NearestEven(value));
-  }
+  const std::vector<uint16_t> rounded = Rounded(state.gradient);
   const void* gradient = rounds_gradient ? static_cast<const void*>(rounded.data())
                                          : static_cast<const void*>(state.gradient.data());
   UpdateSpan({.hi = state.hi.data(),
@@ -79,47 +83,56 @@ void ExpectSameBits(const char* plane, const std::vector<T>& actual,
                           << " instead of " << expected[first];
 }
 
-void ExpectTheBitsOfTheCpu(int64_t count, bool rounds_gradient) {
-  SCOPED_TRACE(testing::Message() << count << " elements, rounds " << rounds_gradient);
+void ExpectTheBitsOfTheCpu(int64_t count, GradientForm form) {
+  SCOPED_TRACE(testing::Message() << count << " elements, form " << static_cast<int>(form));
   State state(count, static_cast<uint32_t>(count));
   DeviceArray<uint16_t> hi(state.hi);
   DeviceArray<int16_t> lo(state.lo, 64);
   DeviceArray<float> moment1(state.moment1, 16);
   DeviceArray<float> moment2(state.moment2);
   DeviceArray<float> gradient(state.gradient, 256);
+  DeviceArray<uint16_t> rounded(Rounded(state.gradient), 128);
+  const bool is_bf16 = form == GradientForm::kBfloat16;
   for (const AdamWStep& step : kSteps) {
-    UpdateOnTheCpu(state, step, rounds_gradient);
+    UpdateOnTheCpu(state, step, form != GradientForm::kFloat32);
     ASSERT_TRUE(LaunchAdamW({.hi = hi.data(),
                              .lo = lo.data(),
                              .moment1 = moment1.data(),
                              .moment2 = moment2.data(),
-                             .gradient = gradient.data(),
+                             .gradient = is_bf16 ? static_cast<const void*>(rounded.data())
+                                                 : static_cast<const void*>(gradient.data()),
+                             .gradient_form = form,
                              .count = count},
-                            AdamWCoefficients(step), rounds_gradient, nullptr)
+                            AdamWCoefficients(step), nullptr)
                     .ok());
     ExpectSameBits("hi", hi.Download(), state.hi);
     ExpectSameBits("lo", lo.Download(), state.lo);
     ExpectSameBits("moment1", moment1.Download(), state.moment1);
     ExpectSameBits("moment2", moment2.Download(), state.moment2);
     ExpectSameBits("gradient", gradient.Download(), state.gradient);
+    ExpectSameBits("rounded gradient", rounded.Download(), Rounded(state.gradient));
   }
 }
 
+constexpr GradientForm kForms[] = {GradientForm::kFloat32, GradientForm::kFloat32ToRound,
+                                   GradientForm::kBfloat16};
+
 TEST(AdamWKernelTest, HasTheBitsOfTheCpuOnMillionsOfValues) {
-  for (const bool rounds_gradient : {false, true}) {
-    ExpectTheBitsOfTheCpu(int64_t{1} << 24, rounds_gradient);
+  for (const GradientForm form : kForms) {
+    ExpectTheBitsOfTheCpu(int64_t{1} << 24, form);
   }
 }
 
 TEST(AdamWKernelTest, HasTheBitsOfTheCpuAtEverySize) {
   for (const int64_t count : {1, 2, 3, 4, 5, 7, 64, 1023, 1024, 2047, 2048, 2049, 4099, 100'003}) {
-    ExpectTheBitsOfTheCpu(count, true);
-    ExpectTheBitsOfTheCpu(count, false);
+    for (const GradientForm form : kForms) {
+      ExpectTheBitsOfTheCpu(count, form);
+    }
   }
 }
 
 TEST(AdamWKernelTest, NothingToUpdateIsNoError) {
-  EXPECT_TRUE(LaunchAdamW({}, AdamWCoefficients({}), false, nullptr).ok());
+  EXPECT_TRUE(LaunchAdamW({}, AdamWCoefficients({}), nullptr).ok());
 }
 
 }  // namespace

@@ -63,8 +63,9 @@ absl::Status CudaDeviceMath::Update(const Span& span, const AdamWStep& step, Lau
                       .moment1 = span.moment1,
                       .moment2 = span.moment2,
                       .gradient = span.gradient,
+                      .gradient_form = span.gradient_form,
                       .count = span.count},
-                     AdamWCoefficients(step), span.rounds_gradient, StreamOf(launcher));
+                     AdamWCoefficients(step), StreamOf(launcher));
 }
 
 }  // namespace megatrain

@@ -17,6 +17,13 @@ struct AdamWStep {
   double gradient_scale = 1.0;  // multiplies the gradient first: the clip coefficient
 };
 
+// How an update on the device finds a gradient. The last two give the same bits.
+enum class GradientForm {
+  kFloat32,
+  kFloat32ToRound,  // rounded to the nearest bf16 first, as one that crosses to the host is
+  kBfloat16,        // it was rounded
+};
+
 // AdamWStep in the form in which every implementation of the update uses it: all that can be known
 // before the elements are seen, taken in fp64 and rounded once.
 struct AdamWCoefficients {

@@ -64,14 +64,50 @@ std::vector<int64_t> GradientSlotElements(const ModelLayout& layout, const Sched
   return elements;
 }
 
-// All but hi, which with bf16 compute is the weight slot.
-DeviceState TakeState(const DeviceRegion& weights, int64_t elements, DeviceBytes& bytes,
-                      Cursor& cursor) {
-  return {.weights = weights,
-          .hi = {},
-          .lo = cursor.Take(elements * kHalfBytes, bytes.states),
-          .moment1 = cursor.Take(elements * kFloatBytes, bytes.states),
-          .moment2 = cursor.Take(elements * kFloatBytes, bytes.states)};
+DeviceState TakeState(const PipelineOptions& options, int unit, const DeviceRegion& weights,
+                      int64_t elements, DeviceBytes& bytes, Cursor& cursor) {
+  DeviceState state;
+  state.weights = weights;
+  state.hi = weights;
+  if (options.compute_dtype == ComputeDtype::kFloat32) {
+    state.hi = cursor.Take(elements * kHalfBytes, bytes.states);
+  }
+  if (!PassesOverBus(options.update_of(unit))) {
+    state.lo = cursor.Take(elements * kHalfBytes, bytes.states);
+    state.moment1 = cursor.Take(elements * kFloatBytes, bytes.states);
+    state.moment2 = cursor.Take(elements * kFloatBytes, bytes.states);
+  }
+  return state;
+}
+
+int64_t ChunkCount(int64_t elements, const PipelineOptions& options) {
+  return (elements + options.state_chunk_elements - 1) / options.state_chunk_elements;
+}
+
+std::vector<StagingSlot> TakeStagingSlots(const ModelLayout& layout, const PipelineOptions& options,
+                                          DeviceBytes& bytes, Cursor& cursor) {
+  int64_t elements = 0;     // of the largest chunk
+  bool brings_all = false;  // weights and gradients too
+  for (int unit = 0; unit <= layout.head_unit(); ++unit) {
+    if (PassesOverBus(options.update_of(unit))) {
+      elements = std::max(elements, layout.units[unit].element_count);
+      brings_all = brings_all || !options.on_device(unit);
+    }
+  }
+  if (elements == 0) {
+    return {};
+  }
+  elements = std::min(elements, options.state_chunk_elements);
+  const int64_t gradient_bytes = SizeBytes(options.compute_dtype);
+  std::vector<StagingSlot> slots(options.staging_slot_count);
+  for (StagingSlot& slot : slots) {
+    slot.lo = cursor.Take(elements * kHalfBytes, bytes.states);
+    slot.moment1 = cursor.Take(elements * kFloatBytes, bytes.states);
+    slot.moment2 = cursor.Take(elements * kFloatBytes, bytes.states);
+    slot.hi = cursor.Take(brings_all ? elements * kHalfBytes : 0, bytes.states);
+    slot.gradient = cursor.Take(brings_all ? elements * gradient_bytes : 0, bytes.states);
+  }
+  return slots;
 }
 
 int64_t ActivationTokens(const PipelineOptions& options) {
@@ -156,6 +192,10 @@ std::vector<bool> KeptOnHost(const ModelLayout& layout, const PipelineOptions& o
 
 ScheduleShape MakeScheduleShape(const ModelLayout& layout, const PipelineOptions& options,
                                 int micro_batch_count, bool forward_only) {
+  std::vector<int> state_chunks;
+  for (const UnitLayout& unit : layout.units) {
+    state_chunks.push_back(static_cast<int>(ChunkCount(unit.element_count, options)));
+  }
   return {.layer_count = layout.layer_count(),
           .tied = layout.tied,
           .micro_batch_count = micro_batch_count,
@@ -164,7 +204,9 @@ ScheduleShape MakeScheduleShape(const ModelLayout& layout, const PipelineOptions
               options.resident_weights ? layout.layer_count() : options.weight_slot_count,
           .gradient_slot_count = options.gradient_slot_count,
           .forward_only = forward_only,
-          .state_on_device = options.state_on_device,
+          .updates = options.updates,
+          .state_chunks = std::move(state_chunks),
+          .staging_slot_count = options.staging_slot_count,
           .boundary_on_host = options.boundary_on_host,
           .kept_on_host = KeptOnHost(layout, options),
           .kept_places = options.kept_places,
@@ -193,13 +235,11 @@ DeviceMemoryMap MapDeviceMemory(const ModelLayout& layout, const PipelineOptions
   for (int unit = 0; unit < shape.unit_count(); ++unit) {
     DeviceState& state = map.states.emplace_back();
     if (shape.on_device(unit)) {
-      const int64_t elements = layout.units[unit].element_count;
-      state = TakeState(map.weight_slots[shape.OwnWeightSlot(unit)], elements, map.bytes, cursor);
-      state.hi = options.compute_dtype == ComputeDtype::kBfloat16
-                     ? state.weights
-                     : cursor.Take(elements * kHalfBytes, map.bytes.states);
+      state = TakeState(options, unit, map.weight_slots[shape.OwnWeightSlot(unit)],
+                        layout.units[unit].element_count, map.bytes, cursor);
     }
   }
+  map.staging_slots = TakeStagingSlots(layout, options, map.bytes, cursor);
   map.micro_batch_tokens = RoundUp(options.max_micro_batch_tokens, kActivationAlignmentTokens);
   map.activation_tokens = ActivationTokens(options);
   const int64_t token_bytes = table->shape[1] * compute_bytes;

@@ -17,7 +17,7 @@ namespace megatrain {
 struct DeviceBytes {
   int64_t weights = 0;
   int64_t gradients = 0;
-  int64_t states = 0;       // low halves and moments of units that the device updates
+  int64_t states = 0;       // of units that the device updates, and what passes through
   int64_t activations = 0;  // boundaries and what layers keep
   int64_t workspace = 0;
 
@@ -32,13 +32,22 @@ struct DeviceRegion {
 
 inline constexpr int64_t kDeviceAlignmentBytes = 256;
 
-// Of a unit whose state is on the device; empty regions for all others.
+// Of a unit that stays on the device; empty regions for all others.
 struct DeviceState {
   DeviceRegion weights;  // its weight slot
   DeviceRegion hi;       // with bf16 compute the same
+  DeviceRegion lo;       // empty, as the moments, where these pass over the bus
+  DeviceRegion moment1;
+  DeviceRegion moment2;
+};
+
+// Where a chunk passes through that is updated over the bus.
+struct StagingSlot {
   DeviceRegion lo;
   DeviceRegion moment1;
   DeviceRegion moment2;
+  DeviceRegion hi;        // empty, as the gradient, when all units that pass stay on the device
+  DeviceRegion gradient;  // in the host plane's dtype
 };
 
 // How a slot for one micro-batch's stashed activations is divided; all 0 where nothing is stashed.
@@ -53,6 +62,7 @@ struct DeviceMemoryMap {
   std::vector<DeviceRegion> gradient_slots;  // by gradient slot, fp32 by the unit's layout
   DeviceRegion tied_matrix_gradient;         // of a tied model, fp32 [vocab, d]: the head's part
   std::vector<DeviceState> states;           // by unit
+  std::vector<StagingSlot> staging_slots;    // none when no unit's state passes over the bus
   // By unit below the head, [activation_tokens, d]. A boundary that goes to the host lies in the
   // region of the last one or in `hidden_gradients`, with every other one of its kind.
   std::vector<DeviceRegion> boundaries;

@@ -10,6 +10,11 @@
 namespace megatrain {
 namespace {
 
+constexpr auto kHost = UpdatePlacement::kHost;
+constexpr auto kDevice = UpdatePlacement::kDevice;
+constexpr auto kOverBus = UpdatePlacement::kOverBus;
+constexpr auto kOverBusResident = UpdatePlacement::kOverBusResident;
+
 PipelineOptions Options() {
   return {.weight_slot_count = 2,
           .gradient_slot_count = 3,
@@ -26,6 +31,9 @@ std::vector<DeviceRegion> AllRegions(const DeviceMemoryMap& map) {
   for (const auto* list :
        {&map.weight_slots, &map.gradient_slots, &map.kept, &map.batch_tables, &map.stash_slots}) {
     regions.insert(regions.end(), list->begin(), list->end());
+  }
+  for (const StagingSlot& slot : map.staging_slots) {
+    regions.insert(regions.end(), {slot.lo, slot.moment1, slot.moment2, slot.hi, slot.gradient});
   }
   for (size_t unit = 0; unit < map.boundaries.size(); ++unit) {
     const int64_t offset = map.boundaries[unit].offset_bytes;
@@ -60,7 +68,7 @@ TEST(DeviceMemoryTest, RegionsFillTheArenaWithoutOverlap) {
         options.order = order;
         options.compute_dtype = dtype;
         options.stages_loads = true;
-        options.state_on_device = {true, false, true, true, false, false};
+        options.updates = {kDevice, kHost, kDevice, kOverBusResident, kOverBus, kHost};
         options.keep = std::vector<KeepLevel>(6, KeepLevel::kAll);
         options.kept_token_bytes = {0, 10, 20, 30};
         options.batch_table_bytes = 100;
@@ -112,13 +120,38 @@ TEST(DeviceMemoryTest, AUnitOnTheDeviceHasItsStateThereAndItsOwnSlots) {
   PipelineOptions options = Options();
   const DeviceBytes streamed = MapDeviceMemory(layout, options).bytes;
   EXPECT_EQ(streamed.states, 0);
-  options.state_on_device = {false, false, true, false, false, false};
+  options.updates = {kHost, kHost, kDevice, kHost, kHost, kHost};
   const DeviceMemoryMap map = MapDeviceMemory(layout, options);
   EXPECT_EQ(map.bytes.states, (2 + 2 + 4 + 4) * layer);
   EXPECT_EQ(map.bytes.weights, streamed.weights + 4 * layer);
   EXPECT_EQ(map.bytes.gradients, streamed.gradients + 4 * layer);
   options.compute_dtype = ComputeDtype::kBfloat16;  // the upper half is the weight slot
   EXPECT_EQ(MapDeviceMemory(layout, options).bytes.states, (2 + 4 + 4) * layer);
+}
+
+TEST(DeviceMemoryTest, WhatPassesOverTheBusHasARingOfChunks) {
+  const ModelLayout layout = SmallLayout(/*tied=*/false);
+  const int64_t layer = layout.units[1].element_count;
+  PipelineOptions options = Options();
+  options.compute_dtype = ComputeDtype::kBfloat16;
+  options.state_chunk_elements = 128;
+  options.staging_slot_count = 3;
+  ASSERT_GT(layer, 128);
+  const DeviceBytes streamed = MapDeviceMemory(layout, options).bytes;
+  options.updates = {kHost, kOverBus, kHost, kHost, kHost, kHost};
+  DeviceBytes bytes = MapDeviceMemory(layout, options).bytes;
+  EXPECT_EQ(bytes.states, 3 * 128 * (2 + 4 + 4 + 2 + 2));
+  EXPECT_EQ(bytes.total(), streamed.total() + bytes.states);
+  EXPECT_EQ(MakeScheduleShape(layout, options, 1, false).state_chunks[1], (layer + 127) / 128);
+
+  options.updates[1] = kOverBusResident;  // weights and gradient wait on the device
+  bytes = MapDeviceMemory(layout, options).bytes;
+  EXPECT_EQ(bytes.states, 3 * 128 * (2 + 4 + 4));
+  EXPECT_EQ(bytes.weights, streamed.weights + 2 * layer);
+  EXPECT_EQ(bytes.gradients, streamed.gradients + 4 * layer);
+
+  options.state_chunk_elements = 1 << 20;  // no more than the unit has
+  EXPECT_EQ(MapDeviceMemory(layout, options).bytes.states, 3 * layer * (2 + 4 + 4));
 }
 
 TEST(DeviceMemoryTest, KeptActivationsCountByLayerAndToken) {
@@ -192,7 +225,7 @@ TEST(DeviceMemoryTest, EmbeddingAndHeadShareTheirSlotsWhereBothStream) {
   EXPECT_EQ(MapDeviceMemory(layout, options).gradient_slots[kHeadSlot].size_bytes, 0);
   EXPECT_GE(MapDeviceMemory(layout, options).gradient_slots[kEmbeddingSlot].size_bytes,
             4 * layout.units.back().element_count);
-  options.state_on_device = {false, false, false, false, false, true};
+  options.updates = {kHost, kHost, kHost, kHost, kHost, kDevice};
   EXPECT_GE(MapDeviceMemory(layout, options).gradient_slots[kHeadSlot].size_bytes,
             4 * layout.units.back().element_count);
 }

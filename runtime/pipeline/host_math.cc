@@ -15,6 +15,8 @@ namespace {
 // Of a gradient that an update rounds first, this many elements at a time.
 constexpr int64_t kRoundedElements = 4096;
 
+constexpr int kHalfBytes = 2;  // of a bf16
+
 }  // namespace
 
 absl::Status HostMath::LoadFloats(const uint16_t* host_hi, const int16_t* host_lo, float* weights,
@@ -58,28 +60,30 @@ absl::Status HostMath::FindNonFiniteRow(const Rows& rows, int32_t* first_row,
 }
 
 absl::Status HostMath::Update(const Span& span, const AdamWStep& step, Launcher& /*launcher*/) {
+  const bool is_bf16 = span.gradient_form == GradientForm::kBfloat16;
   AdamWSpan update = {.hi = span.hi,
                       .lo = span.lo,
                       .moment1 = span.moment1,
                       .moment2 = span.moment2,
                       .gradient = span.gradient,
-                      .gradient_bytes = static_cast<int>(sizeof(float)),
+                      .gradient_bytes = static_cast<int>(is_bf16 ? kHalfBytes : sizeof(float)),
                       .count = span.count};
-  if (!span.rounds_gradient) {
+  if (span.gradient_form != GradientForm::kFloat32ToRound) {
     UpdateSpan(update, step);
     return absl::OkStatus();
   }
+  const auto* gradient = static_cast<const float*>(span.gradient);
   std::array<float, kRoundedElements> rounded;
   for (int64_t first = 0; first < span.count; first += kRoundedElements) {
     const int64_t count = std::min(kRoundedElements, span.count - first);
-    std::copy_n(span.gradient + first, count, rounded.begin());
+    std::copy_n(gradient + first, count, rounded.begin());
     megatrain::RoundToBfloat16InPlace({rounded.data(), static_cast<size_t>(count)});
     update = {.hi = span.hi + first,
               .lo = span.lo + first,
               .moment1 = span.moment1 + first,
               .moment2 = span.moment2 + first,
               .gradient = rounded.data(),
-              .gradient_bytes = 2,
+              .gradient_bytes = kHalfBytes,
               .count = count};
     UpdateSpan(update, step);
   }

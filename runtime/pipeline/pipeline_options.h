@@ -14,11 +14,16 @@ namespace megatrain {
 // A placement: decides memory and speed, never a bit of the result.
 struct PipelineOptions {
   MicroBatchOrder order = MicroBatchOrder::kLayerMajor;
-  int weight_slot_count = 2;          // shared by the layers: 2 loads one while another computes
-  int gradient_slot_count = 2;        // shared by the layers in layer-major order
-  bool resident_weights = false;      // a slot for every layer; each crosses the bus once a step
-  std::vector<bool> state_on_device;  // by unit, see ScheduleShape; empty: none
-  std::vector<KeepLevel> keep;        // by unit, of which layers count; empty: nothing is kept
+  int weight_slot_count = 2;             // shared by the layers: 2 loads one while another computes
+  int gradient_slot_count = 2;           // shared by the layers in layer-major order
+  bool resident_weights = false;         // a slot for every layer; each crosses the bus once a step
+  std::vector<UpdatePlacement> updates;  // by unit; empty: the host updates all
+  // For updates over the bus: a chunk's elements, a multiple of kTensorAlignmentElements (16 MiB of
+  // the smallest plane, so that copies run at line rate), and the chunks on their way at a time
+  // (one comes, one is updated, one goes, and one lets none of them wait).
+  int64_t state_chunk_elements = int64_t{8} << 20;
+  int staging_slot_count = 4;
+  std::vector<KeepLevel> keep;  // by unit, of which layers count; empty: nothing is kept
 
   // Layer-major order alone: what a layer leaves in forward for its backward may go to pinned host
   // memory and come back through slots of the device, of which each holds the most that one
@@ -54,7 +59,11 @@ struct PipelineOptions {
   // costs little.
   bool poisons_freed_slots = true;
 
-  bool on_device(int unit) const { return !state_on_device.empty() && state_on_device[unit]; }
+  UpdatePlacement update_of(int unit) const {
+    return updates.empty() ? UpdatePlacement::kHost : updates[unit];
+  }
+  // Whether its weights and gradient accumulator stay on the device.
+  bool on_device(int unit) const { return StaysOnDevice(update_of(unit)); }
   bool stashes_boundary(int unit) const {
     return !boundary_on_host.empty() && boundary_on_host[unit];
   }

@@ -6,12 +6,25 @@ namespace {
 // Far more than are ever under way at once.
 constexpr size_t kRememberedCalls = 64;
 
+// A unit's update on the device gives way to the forward that it runs beside, which stops for it
+// only where it needs what it makes: the tensor cores never wait for memory-bound work that can
+// wait. A chunk's update does not: it is short, and the bus waits for it.
+StreamPlace PlaceOf(StreamKind kind) {
+  switch (kind) {
+    case StreamKind::kOptimizer:
+      return StreamPlace::kHost;
+    case StreamKind::kDeviceUpdate:
+      return StreamPlace::kDeviceYielding;
+    default:
+      return StreamPlace::kDevice;
+  }
+}
+
 }  // namespace
 
 ScheduleExecutor::ScheduleExecutor(Device& device) : device_(device) {
   for (const StreamKind kind : kAllStreams) {
-    streams_[static_cast<int>(kind)] = device_.MakeStream(
-        kind == StreamKind::kOptimizer ? StreamPlace::kHost : StreamPlace::kDevice);
+    streams_[static_cast<int>(kind)] = device_.MakeStream(PlaceOf(kind));
   }
 }
 

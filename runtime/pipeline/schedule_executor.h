@@ -28,8 +28,8 @@ class OperationRunner {
   virtual absl::Status Run(const Operation& operation, Launcher& launcher) = 0;
 };
 
-// Four streams of a device and the events between them. Not thread-safe but for Figures and
-// Progress. The destructor returns when all that was issued is over.
+// The streams of a device, one of each kind, and the events between them. Not thread-safe but for
+// Figures and Progress. The destructor returns when all that was issued is over.
 class ScheduleExecutor {
  public:
   explicit ScheduleExecutor(Device& device);

@@ -6,6 +6,7 @@
 #include "runtime/base/check.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/pipeline/device_memory.h"
+#include "runtime/pipeline/device_update.h"
 
 namespace megatrain {
 namespace {
@@ -19,6 +20,13 @@ absl::Status CheckOptions(const PipelineOptions& options) {
   MT_RETURN_IF_ERROR(require(options.gradient_slot_count >= 1, "gradient_slot_count"));
   MT_RETURN_IF_ERROR(require(options.stash_slot_count >= 1, "stash_slot_count"));
   MT_RETURN_IF_ERROR(require(options.fold_stash_layers >= 0, "fold_stash_layers"));
+  MT_RETURN_IF_ERROR(require(options.staging_slot_count >= 1, "staging_slot_count"));
+  MT_RETURN_IF_ERROR(require(options.state_chunk_elements >= 1, "state_chunk_elements"));
+  if (options.state_chunk_elements % kTensorAlignmentElements != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("pipeline: state_chunk_elements is ", options.state_chunk_elements,
+                     ", not a multiple of ", kTensorAlignmentElements));
+  }
   MT_RETURN_IF_ERROR(require(options.max_micro_batches >= 1, "max_micro_batches"));
   MT_RETURN_IF_ERROR(
       require(options.kept_places.empty() ||
@@ -53,10 +61,9 @@ absl::StatusOr<std::unique_ptr<StepPipeline>> StepPipeline::Create(const Parts& 
   auto pipeline = std::unique_ptr<StepPipeline>(new StepPipeline(parts, layout, options));
   MT_RETURN_IF_ERROR(CheckTemplates(parts.templates, options));
   MT_RETURN_IF_ERROR(pipeline->Allocate());
-  pipeline->executor_.Enqueue(StreamKind::kHostToDevice, "states to the device",
-                              [&pipeline = *pipeline](Launcher& launcher) {
-                                return pipeline.TransferStates(/*to_device=*/true, launcher);
-                              });
+  pipeline->executor_.Enqueue(
+      StreamKind::kHostToDevice, "states to the device",
+      [&pipeline = *pipeline](Launcher& launcher) { return pipeline.BringStates(launcher); });
   MT_RETURN_IF_ERROR(parts.device.Drain());
   return pipeline;
 }
@@ -105,7 +112,7 @@ absl::StatusOr<StepResult> StepPipeline::WaitStep() {
     return absl::FailedPreconditionError("every submitted step has given its result");
   }
   MT_RETURN_IF_ERROR(device_.Await(waiting_.front()->result_known()));
-  // The optimizer stream keeps its order: a step's norm comes after the updates of the one before.
+  // A step's norm comes after the updates of the one before: its forward waited for them all.
   updating_ = std::move(waiting_.front());
   waiting_.pop_front();
   return updating_->result();
@@ -132,38 +139,27 @@ absl::Status StepPipeline::WaitForUpdates() { return device_.Drain(); }
 absl::Status StepPipeline::Drain() {
   MT_RETURN_IF_ERROR(WaitForUpdates());
   executor_.Enqueue(StreamKind::kDeviceToHost, "states to the host", [this](Launcher& launcher) {
-    return TransferStates(/*to_device=*/false, launcher);
+    FetchStates(launcher);
+    return absl::OkStatus();
   });
   return device_.Drain();
 }
 
-absl::Status StepPipeline::TransferStates(bool to_device, Launcher& launcher) {
+absl::Status StepPipeline::BringStates(Launcher& launcher) {
   for (int unit = 0; unit <= state_.layout.head_unit(); ++unit) {
-    if (!state_.options.on_device(unit)) {
-      continue;
+    if (state_.options.on_device(unit)) {
+      MT_RETURN_IF_ERROR(BringState(state_, unit, launcher));
     }
-    MT_RETURN_IF_ERROR(TransferState(unit, to_device, launcher));
   }
   return absl::OkStatus();
 }
 
-absl::Status StepPipeline::TransferState(int unit, bool to_device, Launcher& launcher) {
-  const auto copy = [&](const DeviceRegion& region, void* host, int64_t size_bytes) {
-    std::byte* device = state_.device + region.offset_bytes;
-    if (to_device) {
-      launcher.CopyToDevice(device, host, size_bytes);
-    } else {
-      launcher.CopyToHost(host, device, size_bytes);
+void StepPipeline::FetchStates(Launcher& launcher) {
+  for (int unit = 0; unit <= state_.layout.head_unit(); ++unit) {
+    if (state_.options.on_device(unit)) {
+      FetchState(state_, unit, launcher);
     }
-  };
-  const DeviceState& state = state_.map.states[unit];
-  const int64_t count = state_.layout.units[unit].element_count;
-  const HostStore::Access access = state_.store.BeginAccess(unit);
-  copy(state.hi, state_.store.hi(unit), count * static_cast<int64_t>(sizeof(uint16_t)));
-  copy(state.lo, state_.store.lo(unit), count * static_cast<int64_t>(sizeof(int16_t)));
-  copy(state.moment1, state_.store.moment1(unit), count * static_cast<int64_t>(sizeof(float)));
-  copy(state.moment2, state_.store.moment2(unit), count * static_cast<int64_t>(sizeof(float)));
-  return to_device ? JoinDeviceWeights(state_, unit, launcher) : absl::OkStatus();
+  }
 }
 
 std::array<StreamFigures, kStreamCount> StepPipeline::Figures() const {

@@ -97,9 +97,9 @@ class StepPipeline {
   StepPipeline(const Parts& parts, const ModelLayout& layout, const PipelineOptions& options);
 
   absl::Status Allocate();
-  // Copies the state of every unit on the device there, or back to the store.
-  absl::Status TransferStates(bool to_device, Launcher& launcher);
-  absl::Status TransferState(int unit, bool to_device, Launcher& launcher);
+  // Copies what stays on the device of every unit there, or back to the store.
+  absl::Status BringStates(Launcher& launcher);
+  void FetchStates(Launcher& launcher);
   absl::Status CheckMicroBatches(std::span<const MicroBatch> micro_batches) const;
   absl::Status PrepareMicroBatches(std::span<const MicroBatch> micro_batches);
   absl::StatusOr<const Schedule*> ScheduleFor(int micro_batch_count, bool forward_only);

@@ -23,6 +23,7 @@
 #include "runtime/hoststore/split_float.h"
 #include "runtime/pipeline/counting_templates.h"
 #include "runtime/pipeline/host_math.h"
+#include "runtime/pipeline/placements_for_test.h"
 #include "runtime/pipeline/small_training.h"
 
 namespace megatrain {
@@ -30,130 +31,17 @@ namespace {
 
 using ::testing::HasSubstr;
 
+constexpr auto kHost = UpdatePlacement::kHost;
+constexpr auto kDevice = UpdatePlacement::kDevice;
+constexpr auto kOverBus = UpdatePlacement::kOverBus;
+constexpr auto kOverBusResident = UpdatePlacement::kOverBusResident;
+
+// Cuts every unit into several chunks, some of which begin inside a tensor.
+constexpr int64_t kChunkElements = 192;
+
 Clock& TestClock() {
   static SystemClock clock;
   return clock;
-}
-
-struct Placement {
-  bool tied = false;
-  ComputeDtype dtype = ComputeDtype::kFloat32;
-  MicroBatchOrder order = MicroBatchOrder::kLayerMajor;
-  int weight_slots = 2;
-  int gradient_slots = 1;
-  bool resident = false;
-  int threads = 1;
-  std::vector<bool> on_device = {};
-  std::vector<KeepLevel> keep = {};
-  std::vector<bool> boundary_on_host = {};
-  std::vector<bool> kept_on_host = {};
-  std::vector<KeptPlace> kept_places = {};
-  int stash_slots = 1;
-  int fold_stash_layers = 0;
-};
-
-std::string Describe(const Placement& p) {
-  return "tied " + std::to_string(p.tied) + " bf16 " +
-         std::to_string(p.dtype == ComputeDtype::kBfloat16) + " order " +
-         std::to_string(static_cast<int>(p.order)) + " weight slots " +
-         std::to_string(p.weight_slots) + " gradient slots " + std::to_string(p.gradient_slots) +
-         " resident " + std::to_string(p.resident) + " threads " + std::to_string(p.threads) +
-         " units on the device " +
-         std::to_string(std::count(p.on_device.begin(), p.on_device.end(), true)) + " keeps " +
-         std::to_string(!p.keep.empty()) + " boundaries on the host " +
-         std::to_string(std::count(p.boundary_on_host.begin(), p.boundary_on_host.end(), true)) +
-         " kept there " +
-         std::to_string(std::count(p.kept_on_host.begin(), p.kept_on_host.end(), true)) +
-         " by micro-batch " + std::to_string(!p.kept_places.empty()) + " stash slots " +
-         std::to_string(p.stash_slots);
-}
-
-// Of six units: the ends, a layer in the middle, all but one layer, all.
-std::vector<std::vector<bool>> SomeOnDevice() {
-  return {{true, false, false, false, false, true},
-          {false, false, true, false, false, false},
-          {true, true, true, false, true, true},
-          {true, true, true, true, true, true}};
-}
-
-std::vector<KeepLevel> SomeKept() {
-  return {KeepLevel::kNothing, KeepLevel::kAll,       KeepLevel::kNothing,
-          KeepLevel::kAll,     KeepLevel::kAttention, KeepLevel::kNothing};
-}
-
-// What layers leave goes to the host: boundaries alone, what they keep alone, both, of all layers
-// or of some.
-void AddStashing(bool tied, ComputeDtype dtype, std::vector<Placement>& placements) {
-  const std::vector<bool> all(6, true);
-  const std::vector<bool> some = {false, true, false, true, true, false};
-  const std::vector<KeepLevel> everything(6, KeepLevel::kAll);
-  Placement base = {.tied = tied, .dtype = dtype, .threads = 2};
-  const auto add = [&](int slots, const std::vector<KeepLevel>& keep,
-                       const std::vector<bool>& boundaries, const std::vector<bool>& kept) {
-    base.stash_slots = slots;
-    base.keep = keep;
-    base.boundary_on_host = boundaries;
-    base.kept_on_host = kept;
-    placements.push_back(base);
-  };
-  for (const int slots : {1, 2, 5}) {
-    base.weight_slots = slots;
-    add(slots, {}, all, {});
-    add(slots, everything, all, all);
-    add(slots, SomeKept(), some, all);
-    add(slots, everything, {}, some);
-  }
-  base.kept_places = SpreadKeptPlaces(kSmallMicroBatches, /*on_host=*/2, /*on_device=*/1);
-  add(2, everything, some, all);
-  base.on_device = {true, false, true, true, false, false};
-  add(2, SomeKept(), some, some);
-  base.on_device = {};
-  base.resident = true;
-  add(3, everything, some, all);
-}
-
-// A placement of its own by chance.
-Placement RandomPlacement(std::mt19937& random) {
-  const auto draw = [&random](int low, int high) {
-    return low + static_cast<int>(random() % static_cast<uint32_t>(high - low + 1));
-  };
-  Placement p = {.tied = draw(0, 1) == 1,
-                 .dtype = draw(0, 1) == 1 ? ComputeDtype::kBfloat16 : ComputeDtype::kFloat32,
-                 .weight_slots = draw(1, 4),
-                 .gradient_slots = draw(1, 4),
-                 .threads = draw(1, 2),
-                 .stash_slots = draw(1, 6)};
-  for (int m = 0; m < kSmallMicroBatches && draw(0, 1) == 1; ++m) {
-    p.kept_places.resize(kSmallMicroBatches);
-    p.kept_places[m] = static_cast<KeptPlace>(draw(0, 2));
-  }
-  const bool some_on_device = draw(0, 2) == 0;
-  for (int unit = 0; unit < 6; ++unit) {
-    p.on_device.push_back(some_on_device && draw(0, 2) == 0);
-    p.keep.push_back(static_cast<KeepLevel>(draw(0, 3)));
-    p.boundary_on_host.push_back(draw(0, 2) > 0);
-    p.kept_on_host.push_back(draw(0, 2) > 0);
-  }
-  return p;
-}
-
-std::vector<Placement> AllPlacements() {
-  std::vector<Placement> placements;
-  for (const bool tied : {false, true}) {
-    for (const auto dtype : {ComputeDtype::kFloat32, ComputeDtype::kBfloat16}) {
-      for (const auto order : {MicroBatchOrder::kLayerMajor, MicroBatchOrder::kMicroBatchMajor}) {
-        for (const int slots : {1, 2, 3}) {
-          placements.push_back({tied, dtype, order, slots, slots, false, 1 + slots % 2});
-        }
-        placements.push_back({tied, dtype, order, 1, 1, true, 2});
-        for (const std::vector<bool>& on_device : SomeOnDevice()) {
-          placements.push_back({tied, dtype, order, 2, 1, false, 2, on_device, SomeKept()});
-        }
-      }
-      AddStashing(tied, dtype, placements);
-    }
-  }
-  return placements;
 }
 
 // A pipeline with all that it stands on.
@@ -169,7 +57,9 @@ struct Rig {
                                          .weight_slot_count = p.weight_slots,
                                          .gradient_slot_count = p.gradient_slots,
                                          .resident_weights = p.resident,
-                                         .state_on_device = p.on_device,
+                                         .updates = p.updates,
+                                         .state_chunk_elements = kChunkElements,
+                                         .staging_slot_count = p.staging_slots,
                                          .keep = p.keep,
                                          .boundary_on_host = p.boundary_on_host,
                                          .kept_on_host = p.kept_on_host,
@@ -219,6 +109,17 @@ struct Rig {
   OptimizerPool pool;
   std::unique_ptr<StepPipeline> pipeline;
 };
+
+// Operations that have updated so far; with each step's norm.
+int64_t UpdateCount(const Rig& rig) {
+  const auto figures = rig.pipeline->Figures();
+  int64_t count = 0;
+  for (const StreamKind stream :
+       {StreamKind::kOptimizer, StreamKind::kDeviceUpdate, StreamKind::kStateUpdate}) {
+    count += figures[static_cast<int>(stream)].operation_count;
+  }
+  return count;
+}
 
 void ExpectEqual(const SmallOutcome& outcome, const SmallOutcome& expected) {
   EXPECT_EQ(outcome.losses, expected.losses);
@@ -300,24 +201,29 @@ TEST(StepPipelineTest, FoldedStashesTakeLessMemoryAndStayFinite) {
   EXPECT_LT(folded.pipeline->host_bytes(), plain.pipeline->host_bytes() / 2);
 }
 
+// The second step's first operation runs while units are still to be updated, wherever that is
+// done.
 TEST(StepPipelineTest, UpdatesRunWhileTheNextForwardDoes) {
   const std::vector<SmallStep> steps = SmallSteps(/*seed=*/4, 2);
-  int overlapped = 0;
-  for (uint32_t seed = 0; seed < 20; ++seed) {
-    Rig rig({.weight_slots = 3}, std::make_unique<VirtualDevice>(seed));
-    int embeddings = 0;
-    const int head = rig.layout.head_unit();
-    rig.templates.set_observer([&](int unit) {
-      if (unit == 0 && ++embeddings == 2 * static_cast<int>(steps[0].micro_batches.size()) + 1) {
-        // The first operation of the second step: has the first one updated its last unit?
-        const auto access = rig.store->BeginAccess(head);
-        overlapped += rig.store->moment2(head)[0] == 0.0f ? 1 : 0;
-      }
-      return absl::OkStatus();
-    });
-    rig.Train(steps, /*ahead=*/1);
+  for (const UpdatePlacement placement : {kHost, kDevice, kOverBus, kOverBusResident}) {
+    int overlapped = 0;
+    for (uint32_t seed = 0; seed < 20; ++seed) {
+      Rig rig({.weight_slots = 3, .updates = std::vector<UpdatePlacement>(6, placement)},
+              std::make_unique<VirtualDevice>(seed));
+      int64_t updates = -1;  // when the second step began
+      int embeddings = 0;
+      rig.templates.set_observer([&](int unit) {
+        if (unit == 0 && ++embeddings == 2 * static_cast<int>(steps[0].micro_batches.size()) + 1) {
+          updates = UpdateCount(rig);
+        }
+        return absl::OkStatus();
+      });
+      rig.Train(steps, /*ahead=*/1);
+      ASSERT_GT(updates, 0);
+      overlapped += updates < UpdateCount(rig) / 2 ? 1 : 0;
+    }
+    EXPECT_GT(overlapped, 0) << static_cast<int>(placement);
   }
-  EXPECT_GT(overlapped, 0);
 }
 
 TEST(StepPipelineTest, SubmittingNeverBlocks) {
@@ -462,7 +368,7 @@ StepResult ExpectSkippedFor(const Placement& placement, int unit, int64_t elemen
 
 TEST(StepPipelineTest, ALossThatIsNotFiniteIsLocatedAndLeavesTheStoreAlone) {
   for (const Placement& placement : AllPlacements()) {
-    if (placement.tied || !placement.on_device.empty()) {
+    if (placement.tied || !placement.updates.empty()) {
       // A tied table is read by the head too, so every document may show it; and what is on the
       // device cannot be broken in the store.
       continue;
@@ -564,6 +470,12 @@ TEST(StepPipelineTest, RefusesWhatWasNotPlannedFor) {
   StepInput many = step.Input();
   many.micro_batches.resize(kSmallMicroBatches + 1, many.micro_batches[0]);
   EXPECT_EQ(rig.pipeline->SubmitStep(many).code(), absl::StatusCode::kInvalidArgument);
+
+  const auto odd = StepPipeline::Create(
+      {*rig.device, rig.math, *rig.store, rig.templates, rig.pool}, rig.layout,
+      {.state_chunk_elements = 100, .max_micro_batch_tokens = 1, .max_step_tokens = 1});
+  EXPECT_EQ(odd.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(odd.status().message()), HasSubstr("100, not a multiple of 64"));
 
   StepInput no_loss = step.Input();
   no_loss.loss_token_count = 0;

@@ -5,6 +5,7 @@
 #include "runtime/base/check.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/optimizer/update_unit.h"
+#include "runtime/pipeline/device_update.h"
 #include "runtime/pipeline/step_verdict.h"
 
 namespace megatrain {
@@ -18,18 +19,6 @@ int64_t RoundUpTokens(int64_t tokens) {
 }
 
 }  // namespace
-
-absl::Status JoinDeviceWeights(PipelineState& pipeline, int unit, Launcher& launcher) {
-  if (pipeline.options.compute_dtype == ComputeDtype::kBfloat16) {
-    return absl::OkStatus();
-  }
-  const DeviceState& state = pipeline.map.states[unit];
-  return pipeline.math.JoinFloats(
-      reinterpret_cast<const uint16_t*>(pipeline.device + state.hi.offset_bytes),
-      reinterpret_cast<const int16_t*>(pipeline.device + state.lo.offset_bytes),
-      reinterpret_cast<float*>(pipeline.device + state.weights.offset_bytes),
-      pipeline.layout.units[unit].element_count, launcher);
-}
 
 StepRun::StepRun(PipelineState& state, StepInput input, bool forward_only,
                  std::unique_ptr<Event> result_known)
@@ -93,10 +82,11 @@ absl::Status StepRun::Dispatch(const Operation& operation, Launcher& launcher) {
       TakeResults();
       break;
     case OperationKind::kUpdate:
-      Update(operation);
-      break;
     case OperationKind::kUpdateOnDevice:
-      return UpdateOnDevice(operation, launcher);
+    case OperationKind::kLoadState:
+    case OperationKind::kUpdateChunk:
+    case OperationKind::kStoreState:
+      return Update(operation, launcher);
   }
   return absl::OkStatus();
 }
@@ -238,38 +228,27 @@ AdamWStep StepRun::OptimizerStep() const {
   return step;
 }
 
-void StepRun::Update(const Operation& operation) {
-  if (result_.finite) {
-    UpdateUnit(state_.layout, operation.unit, OptimizerStep(), state_.store, state_.pool);
-  }
-}
-
-// Reads what the optimizer stream knows since its norm, which this waited for; the next step's
-// norm comes after this one's updates.
-absl::Status StepRun::UpdateOnDevice(const Operation& operation, Launcher& launcher) {
+// Reads what the optimizer stream knows since its norm, for which all of this waited; the next
+// step's norm waits for that step's forward, and so for this step's updates.
+absl::Status StepRun::Update(const Operation& operation, Launcher& launcher) {
   if (!result_.finite) {
     return absl::OkStatus();
   }
-  const DeviceState& state = state_.map.states[operation.unit];
-  const UnitLayout& unit = state_.layout.units[operation.unit];
-  auto* hi = reinterpret_cast<uint16_t*>(At(state.hi));
-  auto* lo = reinterpret_cast<int16_t*>(At(state.lo));
-  const AdamWStep decaying = OptimizerStep();
-  AdamWStep plain = decaying;
-  plain.weight_decay = 0.0;
-  for (const TensorLayout& tensor : unit.tensors) {
-    const int64_t first = tensor.offset_elements;
-    MT_RETURN_IF_ERROR(state_.math.Update(
-        {.hi = hi + first,
-         .lo = lo + first,
-         .moment1 = reinterpret_cast<float*>(At(state.moment1)) + first,
-         .moment2 = reinterpret_cast<float*>(At(state.moment2)) + first,
-         .gradient = Gradients(operation.gradient_slot) + first,
-         .count = tensor.element_count,
-         .rounds_gradient = state_.store.gradient_bytes() == SizeBytes(ComputeDtype::kBfloat16)},
-        tensor.decays ? decaying : plain, launcher));
+  switch (operation.kind) {
+    case OperationKind::kUpdateOnDevice:
+      return UpdateOnDevice(state_, operation, OptimizerStep(), launcher);
+    case OperationKind::kLoadState:
+      LoadState(state_, operation, launcher);
+      break;
+    case OperationKind::kUpdateChunk:
+      return UpdateChunk(state_, operation, OptimizerStep(), launcher);
+    case OperationKind::kStoreState:
+      StoreState(state_, operation, launcher);
+      break;
+    default:
+      UpdateUnit(state_.layout, operation.unit, OptimizerStep(), state_.store, state_.pool);
   }
-  return JoinDeviceWeights(state_, operation.unit, launcher);
+  return absl::OkStatus();
 }
 
 void StepRun::ClearGradients(const Operation& operation, Launcher& launcher) {

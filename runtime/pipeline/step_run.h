@@ -7,41 +7,16 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "runtime/config/model_layout.h"
 #include "runtime/device/device.h"
-#include "runtime/device/device_math.h"
-#include "runtime/hoststore/host_store.h"
-#include "runtime/hoststore/pinned_arena.h"
 #include "runtime/model/layer_template.h"
-#include "runtime/optimizer/optimizer_pool.h"
+#include "runtime/optimizer/adamw.h"
 #include "runtime/pipeline/device_memory.h"
-#include "runtime/pipeline/pipeline_options.h"
-#include "runtime/pipeline/results_layout.h"
+#include "runtime/pipeline/pipeline_state.h"
 #include "runtime/pipeline/schedule_executor.h"
 #include "runtime/pipeline/step_result.h"
 #include "runtime/schedule/schedule.h"
 
 namespace megatrain {
-
-// What all steps of a pipeline share.
-struct PipelineState {
-  ModelLayout layout;
-  HostStore& store;
-  ModelTemplates& templates;
-  DeviceMath& math;
-  OptimizerPool& pool;
-  PipelineOptions options;
-  DeviceMemoryMap map;
-  ResultsLayout results_layout;
-  std::byte* device = nullptr;                    // the arena that `map` describes
-  std::unique_ptr<PinnedArena> host_activations;  // map.host_parts; nullptr when there are none
-  std::byte* host_results = nullptr;              // where a step's results go, by results_layout
-  int64_t update_count = 0;                       // steps that updated; the optimizer stream's own
-};
-
-// Makes the weights that the templates read of a unit whose state is on the device, after its
-// halves changed. With bf16 compute the upper half is what they read, and nothing is to be done.
-absl::Status JoinDeviceWeights(PipelineState& pipeline, int unit, Launcher& launcher);
 
 // One step, or one evaluation, on its way through a schedule. Made for the micro-batches of
 // `input`; `state` outlives it, and so does what the micro-batches view.
@@ -69,8 +44,7 @@ class StepRun final : public OperationRunner {
   absl::Status FinalizeGradients(const Operation& operation, Launcher& launcher);
   void DownloadGradients(const Operation& operation, Launcher& launcher);
   void TakeResults();
-  void Update(const Operation& operation);
-  absl::Status UpdateOnDevice(const Operation& operation, Launcher& launcher);
+  absl::Status Update(const Operation& operation, Launcher& launcher);
 
   void ClearGradients(const Operation& operation, Launcher& launcher);
   bool Overwrites(const Operation& operation) const;

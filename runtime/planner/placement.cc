@@ -179,7 +179,7 @@ class Chooser {
         request_.weight_slot_count > 0 ? request_.weight_slot_count : kDefaultSlotCount;
     options.gradient_slot_count = kDefaultSlotCount;
     options.resident_weights = choice.resident_weights;
-    options.state_on_device = StateOnDevice(choice.device_state_units);
+    options.updates = Updates(choice.device_state_units);
     options.keep.assign(layout_.units.size(), choice.keep);
     std::fill_n(options.keep.end() - 1 - choice.full_keep_layers, choice.full_keep_layers,
                 KeepLevel::kAll);
@@ -198,12 +198,15 @@ class Chooser {
 
   // The embedding and the head have the first weights that a step needs and the last gradients that
   // it has, then come the layers in their order.
-  std::vector<bool> StateOnDevice(int units) const {
-    std::vector<bool> on_device(layout_.units.size(), false);
-    for (int place = 0; place < std::min<int>(units, static_cast<int>(on_device.size())); ++place) {
-      on_device[place == 0 ? 0 : place == 1 ? layout_.head_unit() : place - 1] = true;
+  std::vector<UpdatePlacement> Updates(int device_units) const {
+    std::vector<UpdatePlacement> updates(layout_.units.size(), UpdatePlacement::kHost);
+    const int count = std::min(device_units, static_cast<int>(updates.size()));
+    for (int place = 0; place < count; ++place) {
+      updates[place == 0   ? 0
+              : place == 1 ? layout_.head_unit()
+                           : place - 1] = UpdatePlacement::kDevice;
     }
-    return on_device;
+    return updates;
   }
 
   const ModelConfig& config_;

@@ -47,8 +47,8 @@ PlacementRequest Request(int64_t rows, int64_t row_tokens, int64_t device_bytes)
 }
 
 int64_t CountOnDevice(const Placement& placement) {
-  const std::vector<bool>& states = placement.pipeline.state_on_device;
-  return std::count(states.begin(), states.end(), true);
+  const std::vector<UpdatePlacement>& updates = placement.pipeline.updates;
+  return std::count(updates.begin(), updates.end(), UpdatePlacement::kDevice);
 }
 
 int64_t CountFullyKept(const Placement& placement) {
@@ -72,8 +72,8 @@ TEST(PlacementTest, SevenBillionLeaveTheLastLayersToTheHostAtMost) {
   EXPECT_GE(CountOnDevice(placement), 26);
   EXPECT_EQ(CountFullyKept(placement), 28);
   EXPECT_GE(placement.pipeline.max_micro_batch_tokens, 4096);
-  EXPECT_TRUE(placement.pipeline.state_on_device[0]);
-  EXPECT_TRUE(placement.pipeline.state_on_device[29]);
+  EXPECT_TRUE(placement.pipeline.on_device(0));
+  EXPECT_TRUE(placement.pipeline.on_device(29));
 }
 
 TEST(PlacementTest, AModelWhoseGradientsDoNotFitStreamsLayerByLayer) {

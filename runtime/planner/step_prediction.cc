@@ -25,7 +25,7 @@ Elements CountElements(const ModelLayout& layout, const PipelineOptions& options
   for (size_t unit = 0; unit < layout.units.size(); ++unit) {
     const double count = static_cast<double>(layout.units[unit].element_count);
     elements.all += count;
-    if (options.state_on_device.empty() || !options.state_on_device[unit]) {
+    if (options.update_of(static_cast<int>(unit)) != UpdatePlacement::kDevice) {
       elements.on_host += count;
     }
   }

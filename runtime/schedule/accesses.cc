@@ -14,7 +14,7 @@ class Collector {
   std::vector<Access> Collect() && {
     switch (operation_.kind) {
       case OperationKind::kLoadWeights:
-        Read(ResourceKind::kHostWeights, operation_.unit);
+        ReadHostWeights();
         Write(ResourceKind::kWeightSlot, operation_.weight_slot);
         break;
       case OperationKind::kStashActivations:
@@ -52,6 +52,11 @@ class Collector {
         Read(ResourceKind::kHiddenGradient, operation_.activation_slot);
         Write(ResourceKind::kGradientSlot, operation_.gradient_slot);
         Write(ResourceKind::kResults, 0);
+        break;
+      case OperationKind::kLoadState:
+      case OperationKind::kUpdateChunk:
+      case OperationKind::kStoreState:
+        PassChunk();
         break;
       default:
         Optimize();
@@ -137,6 +142,37 @@ class Collector {
     }
   }
 
+  void ReadHostWeights() {
+    if (!shape_.passes_over_bus(operation_.unit)) {
+      Read(ResourceKind::kHostWeights, operation_.unit);
+      return;
+    }
+    for (int chunk = 0; chunk < shape_.state_chunks[operation_.unit]; ++chunk) {
+      Read(ResourceKind::kHostChunk, ChunkIndex(shape_, operation_.unit, chunk));
+    }
+  }
+
+  void PassChunk() {
+    const int unit = operation_.unit;
+    const int host_chunk = ChunkIndex(shape_, unit, operation_.chunk);
+    Read(ResourceKind::kClip, 0);
+    if (operation_.kind == OperationKind::kStoreState) {
+      Read(ResourceKind::kStagingSlot, operation_.staging_slot);
+      Write(ResourceKind::kHostChunk, host_chunk);
+      return;
+    }
+    Write(ResourceKind::kStagingSlot, operation_.staging_slot);
+    if (operation_.kind == OperationKind::kLoadState) {
+      Read(ResourceKind::kHostChunk, host_chunk);
+    }
+    if (shape_.on_device(unit) && operation_.kind == OperationKind::kUpdateChunk) {
+      Read(ResourceKind::kGradientSlot, operation_.gradient_slot);
+      Write(ResourceKind::kWeightSlot, operation_.weight_slot);
+    } else if (!shape_.on_device(unit) && operation_.kind == OperationKind::kLoadState) {
+      Read(ResourceKind::kHostGradient, unit);
+    }
+  }
+
   void ReadWeights() { Read(ResourceKind::kWeightSlot, operation_.weight_slot); }
   int StashIndex() const {
     return BoundaryIndex(shape_, operation_.unit, operation_.activation_slot);
@@ -185,6 +221,10 @@ const char* KindName(ResourceKind kind) {
       return "clip coefficient";
     case ResourceKind::kDeviceState:
       return "device state of unit";
+    case ResourceKind::kHostChunk:
+      return "host chunk";
+    case ResourceKind::kStagingSlot:
+      return "staging slot";
   }
   return "unknown";
 }

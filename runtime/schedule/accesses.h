@@ -4,6 +4,7 @@
 #define RUNTIME_SCHEDULE_ACCESSES_H_
 
 #include <compare>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -27,13 +28,15 @@ enum class ResourceKind {
   kHostResults,      // these and the sums of squares
   kClip,             // the clip coefficient and the verdict on finiteness
   kDeviceState,      // lo and moments of a unit on the device
+  kHostChunk,        // weights and moments of a unit that passes over the bus, see ChunkIndex
+  kStagingSlot,      // device
 };
 
-inline constexpr int kResourceKindCount = 14;
+inline constexpr int kResourceKindCount = 16;
 
 struct Resource {
   ResourceKind kind;
-  int index;  // of the slot, unit or micro-batch; see BoundaryIndex
+  int index;  // of the slot, unit or micro-batch; see BoundaryIndex and ChunkIndex
 
   auto operator<=>(const Resource&) const = default;
 };
@@ -60,6 +63,11 @@ inline Resource BoundaryOf(const ScheduleShape& shape, int unit, int activation_
   return shape.rolls(unit)
              ? RollingPlace(shape, activation_slot, shape.rolling_index(unit))
              : Resource{ResourceKind::kBoundary, BoundaryIndex(shape, unit, activation_slot)};
+}
+
+// A chunk's index among those of all units.
+inline int ChunkIndex(const ScheduleShape& shape, int unit, int chunk) {
+  return std::accumulate(shape.state_chunks.begin(), shape.state_chunks.begin() + unit, chunk);
 }
 
 // In no particular order, each resource once.

@@ -27,6 +27,15 @@ struct Gradient {
   bool final = false;
   bool on_host = false;
   bool updated = false;
+  int chunks_loaded = 0;
+  int chunks_stored = 0;
+};
+
+// A part of a unit's state in a staging slot.
+struct Chunk {
+  int unit = -1;
+  int index = -1;
+  bool updated = false;
 };
 
 // Activations: a unit's, and a micro-batch's.
@@ -57,6 +66,7 @@ class ContentChecker {
     losses_ = 0;
     results_on_host_ = false;
     norm_known_ = false;
+    staging_.clear();
     for (int unit = 0; unit < shape_.unit_count(); ++unit) {
       if (shape_.on_device(unit)) {
         slots_.try_emplace(shape_.OwnWeightSlot(unit), Weights{unit, versions_[unit]});
@@ -129,6 +139,12 @@ class ContentChecker {
       case OperationKind::kUpdate:
       case OperationKind::kUpdateOnDevice:
         return Update(operation);
+      case OperationKind::kLoadState:
+        return LoadState(operation);
+      case OperationKind::kUpdateChunk:
+        return UpdateChunk(operation);
+      case OperationKind::kStoreState:
+        return StoreState(operation);
     }
     return Error("unknown operation");
   }
@@ -265,6 +281,54 @@ class ContentChecker {
     return absl::OkStatus();
   }
 
+  // Chunks come in order, each once, to a slot whose last one is back on the host.
+  absl::Status LoadState(const Operation& operation) {
+    Gradient& gradient = gradients_[operation.unit];
+    if (!norm_known_ || operation.chunk != gradient.chunks_loaded++) {
+      return Error(Describe(operation), ": before the norm is known, or not in its turn");
+    }
+    if (!staging_.try_emplace(operation.staging_slot, Chunk{operation.unit, operation.chunk})
+             .second) {
+      return Error(Describe(operation), ": its staging slot was not freed");
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status UpdateChunk(const Operation& operation) {
+    MT_RETURN_IF_ERROR(RequireChunk(operation, /*updated=*/false));
+    staging_[operation.staging_slot].updated = true;
+    if (!shape_.on_device(operation.unit)) {
+      return absl::OkStatus();
+    }
+    MT_RETURN_IF_ERROR(RequireGradientSlot(operation));
+    return RequireWeights(operation, operation.weight_slot, operation.unit);
+  }
+
+  absl::Status StoreState(const Operation& operation) {
+    MT_RETURN_IF_ERROR(RequireChunk(operation, /*updated=*/true));
+    staging_.erase(operation.staging_slot);
+    Gradient& gradient = gradients_[operation.unit];
+    if (++gradient.chunks_stored < shape_.state_chunks[operation.unit]) {
+      return absl::OkStatus();
+    }
+    gradient.updated = true;
+    ++versions_[operation.unit];
+    if (shape_.on_device(operation.unit)) {
+      slots_[shape_.OwnWeightSlot(operation.unit)].version = versions_[operation.unit];
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status RequireChunk(const Operation& operation, bool updated) const {
+    const auto found = staging_.find(operation.staging_slot);
+    if (found == staging_.end() || found->second.unit != operation.unit ||
+        found->second.index != operation.chunk || found->second.updated != updated) {
+      return Error(Describe(operation), ": staging slot ", operation.staging_slot,
+                   " does not hold its chunk as it should be");
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status RequireWeights(const Operation& operation, int slot, int unit) const {
     const auto found = slots_.find(slot);
     if (found == slots_.end() || found->second.unit != unit) {
@@ -326,6 +390,7 @@ class ContentChecker {
   // Within one step:
   std::vector<Gradient> gradients_;       // by unit
   std::map<int, int> gradient_owner_;     // by gradient slot
+  std::map<int, Chunk> staging_;          // by staging slot; absent: free
   std::map<Resource, Item> boundaries_;   // by BoundaryOf: a unit's output
   std::map<int, Item> hidden_gradients_;  // by activation slot: that of a unit's input
   std::map<int, Item> stash_slots_;       // what a layer left, by stash slot; absent: free

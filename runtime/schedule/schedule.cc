@@ -39,6 +39,12 @@ const char* KindName(OperationKind kind) {
       return "update";
     case OperationKind::kUpdateOnDevice:
       return "update_on_device";
+    case OperationKind::kLoadState:
+      return "load_state";
+    case OperationKind::kUpdateChunk:
+      return "update_chunk";
+    case OperationKind::kStoreState:
+      return "store_state";
   }
   return "unknown";
 }
@@ -54,6 +60,10 @@ int RankAmong(const ScheduleShape& shape, int unit) {
 
 const char* EventName(EventKind kind) {
   switch (kind) {
+    case EventKind::kChunkUpdated:
+      return "chunk_updated";
+    case EventKind::kStagingFree:
+      return "staging_free";
     case EventKind::kActivationsComputed:
       return "activations_computed";
     case EventKind::kActivationsOnHost:
@@ -145,13 +155,17 @@ WaitReason ReasonOf(EventKind kind) {
     case EventKind::kWeightsReady:
       return WaitReason::kWeightsReady;
     case EventKind::kSlotFree:
+    case EventKind::kStagingFree:
       return WaitReason::kSlotFree;
     case EventKind::kGradientReady:
       return WaitReason::kGradientReady;
     case EventKind::kSlabFree:
       return WaitReason::kSlabFree;
     case EventKind::kUnitUpdated:
+    case EventKind::kChunkUpdated:
       return WaitReason::kUnitUpdated;
+    case EventKind::kStateReady:
+      return WaitReason::kStateReady;
     case EventKind::kActivationsComputed:
     case EventKind::kActivationsOnHost:
     case EventKind::kActivationsFetched:
@@ -184,6 +198,9 @@ std::string Describe(const Operation& operation) {
   }
   if (operation.micro_batch >= 0) {
     absl::StrAppend(&text, " micro-batch ", operation.micro_batch);
+  }
+  if (operation.chunk >= 0) {
+    absl::StrAppend(&text, " chunk ", operation.chunk);
   }
   return text;
 }

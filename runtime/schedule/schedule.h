@@ -27,6 +27,26 @@ enum class KeptPlace {
   kHost,
 };
 
+// Where a unit's AdamW runs, and what of the unit stays on the device for it. All give the same
+// bits. Bytes are those of a bf16 step, an element.
+enum class UpdatePlacement {
+  kHost,     // on the host's processors: weights come up for every pass, the gradient goes down
+  kDevice,   // on the device, where weights, gradient accumulator and state stay: nothing crosses
+  kOverBus,  // on the device, from the host's memory: weights and gradient cross as with kHost, and
+             // then the whole state passes through in chunks, 14 bytes up and 12 down
+  kOverBusResident,  // on the device, where weights and gradient accumulator stay as with kDevice;
+                     // low halves and moments pass through in chunks, 10 bytes up and 10 down
+};
+
+constexpr bool StaysOnDevice(UpdatePlacement placement) {
+  return placement == UpdatePlacement::kDevice || placement == UpdatePlacement::kOverBusResident;
+}
+
+// Whether the state passes over the bus to be updated.
+constexpr bool PassesOverBus(UpdatePlacement placement) {
+  return placement == UpdatePlacement::kOverBus || placement == UpdatePlacement::kOverBusResident;
+}
+
 // What a schedule depends on. Unit 0 is the embedding, 1..layer_count are the decoder layers, the
 // last one is the head.
 struct ScheduleShape {
@@ -37,9 +57,11 @@ struct ScheduleShape {
   int weight_slot_count = 2;    // for layers; layer_count or more keep every layer resident
   int gradient_slot_count = 1;  // for layers in layer-major order
   bool forward_only = false;    // losses alone: no backward, no update
-  // By unit: weights, gradient accumulator and optimizer state stay on the device, which updates
-  // them; nothing of such a unit crosses the bus. Empty: no unit.
-  std::vector<bool> state_on_device;
+  std::vector<UpdatePlacement> updates;  // by unit; empty: every unit's is kHost
+  // Of updates over the bus: by unit the chunks in which its state passes, and the slots, of a
+  // chunk each, that all of them pass through. Not read where no unit's state passes.
+  std::vector<int> state_chunks;
+  int staging_slot_count = 4;
   // By unit, of which layers count; empty: none. In layer-major order alone. The layer's input, and
   // what it keeps, leave the device in forward and come back for backward; of the second only the
   // micro-batches that `kept_places` has on the host, or all where it is empty.
@@ -50,7 +72,12 @@ struct ScheduleShape {
 
   int unit_count() const { return layer_count + 2; }
   int head_unit() const { return layer_count + 1; }
-  bool on_device(int unit) const { return !state_on_device.empty() && state_on_device[unit]; }
+  UpdatePlacement update_of(int unit) const {
+    return updates.empty() ? UpdatePlacement::kHost : updates[unit];
+  }
+  // Whether its weights and gradient accumulator stay on the device, in slots of their own.
+  bool on_device(int unit) const { return StaysOnDevice(update_of(unit)); }
+  bool passes_over_bus(int unit) const { return PassesOverBus(update_of(unit)); }
   // Layers that share the rotating slots.
   int streamed_layer_count() const;
   // Whether embedding and head share a weight and a gradient slot: in layer-major order one is done
@@ -110,7 +137,10 @@ enum class OperationKind {
   kDownloadResults,    // d2h: losses, sums of squares and marks of what is not finite
   kNorm,               // optimizer: takes the results; global norm, clip coefficient, finite or not
   kUpdate,             // optimizer: AdamW on a unit
-  kUpdateOnDevice,     // compute: AdamW on a unit whose state is on the device
+  kUpdateOnDevice,     // device_update: AdamW on a unit whose state is on the device
+  kLoadState,          // state_h2d: a chunk of a unit's state, and of what else is not there
+  kUpdateChunk,        // state_update: AdamW on a chunk
+  kStoreState,         // state_d2h: the chunk back to the host
 };
 
 // What one operation records and others wait for. Every key composes across steps: a wait means
@@ -121,6 +151,9 @@ enum class EventKind {
   kGradientReady,        // of a gradient slot
   kSlabFree,             // of a gradient slot
   kUnitUpdated,          // of a unit
+  kStateReady,           // of a staging slot
+  kChunkUpdated,         // of a staging slot
+  kStagingFree,          // of a staging slot: its chunk is on the host
   kActivationsComputed,  // of an activation slot: a layer has left there what goes to the host
   kActivationsOnHost,    // of an activation slot: that, and all that was to go there before it
   kActivationsFetched,   // of a stash slot
@@ -162,6 +195,8 @@ struct Operation {
   int weight_slot = -1;          // a tied head reads kEmbeddingSlot beside it
   int stash_slot = -1;           // of a layer that stashes, where it goes through one
   int gradient_slot = -1;        // a tied embedding's finalize reads kHeadSlot beside it
+  int chunk = -1;                // of the unit's state
+  int staging_slot = -1;         // where the chunk passes through
   bool clears_gradient = false;  // zeroes the gradient slot first
   std::vector<EventKey> waits;   // before it runs
   // After it ran; what kSlotFree, kStashFree and kBoundaryFree name is poisoned before.
@@ -175,8 +210,9 @@ struct Schedule {
   std::vector<Operation> operations;
 };
 
-// The schedule of one step. Weights of the step before may still be updated when it is issued:
-// the load of unit u waits for updated[u]. INVALID_ARGUMENT when a count is below 1.
+// The schedule of one step. Weights of the step before may still be updated when it is issued: the
+// load of unit u waits for updated[u], or where its weights stay on the device, their first reader.
+// INVALID_ARGUMENT when a count is below 1, or a list by unit names another number of units.
 absl::StatusOr<Schedule> BuildSchedule(const ScheduleShape& shape);
 
 // Such as "layer_backward unit 3 micro-batch 1" and "slot_free[2]".

@@ -19,14 +19,14 @@ class Builder {
       : shape_(shape),
         weight_slots_(shape.used_weight_slot_count()),
         gradient_slots_(shape.used_gradient_slot_count()),
+        staging_stores_(shape.staging_slot_count, -1),
         stash_slots_(shape.stash_slot_count),
         micro_batches_(shape.micro_batch_count),
         loaded_(shape.unit_count(), false),
         gradient_bound_(shape.unit_count(), false) {
     for (int unit = 0; unit < shape.unit_count(); ++unit) {
       if (shape.on_device(unit)) {
-        weight_slots_[shape.OwnWeightSlot(unit)] = {
-            .unit = unit, .waited = true, .is_permanent = true};
+        weight_slots_[shape.OwnWeightSlot(unit)] = {.unit = unit, .is_permanent = true};
       }
     }
   }
@@ -62,8 +62,8 @@ class Builder {
   struct WeightSlot {
     int unit = -1;              // whose weights it holds
     int last_reader = -1;       // index of an operation; of the last reader ever when it is free
-    bool waited = false;        // a reader has waited for the load
-    bool is_permanent = false;  // its unit's state is on the device
+    bool waited = false;        // a reader has waited for the load, or for the last update
+    bool is_permanent = false;  // its unit stays on the device
   };
 
   struct GradientSlot {
@@ -302,26 +302,81 @@ class Builder {
     Emit(std::move(norm));
   }
 
+  // In the order in which the next forward needs the units. An update on the device need not be
+  // waited for where the next step first adds to the unit's gradient: forward waited for it before.
   void Update() {
-    const int norm = NextIndex() - 1;
-    bool waited = false;  // the compute stream for the norm
+    norm_ = NextIndex() - 1;
     for (int unit = 0; unit < shape_.unit_count(); ++unit) {
-      if (!shape_.on_device(unit)) {
-        Operation update = {
-            .kind = OperationKind::kUpdate, .stream = StreamKind::kOptimizer, .unit = unit};
-        update.records.push_back({EventKind::kUnitUpdated, unit});
-        Emit(std::move(update));
-        continue;
+      if (shape_.passes_over_bus(unit)) {
+        UpdateOverBus(unit);
+      } else {
+        UpdateAtOnce(unit);
       }
-      Operation update = Compute(OperationKind::kUpdateOnDevice, unit, -1);
+    }
+  }
+
+  void UpdateAtOnce(int unit) {
+    Operation update = {
+        .kind = OperationKind::kUpdate, .stream = StreamKind::kOptimizer, .unit = unit};
+    if (shape_.on_device(unit)) {
+      update.kind = OperationKind::kUpdateOnDevice;
+      update.stream = StreamKind::kDeviceUpdate;
       update.weight_slot = shape_.OwnWeightSlot(unit);
       update.gradient_slot = shape_.GradientSlot(unit);
-      if (!std::exchange(waited, true)) {
-        operations_[norm].records.push_back({EventKind::kNormKnown, 0});
-        update.waits.push_back({EventKind::kNormKnown, 0});
+      if (!std::exchange(update_waited_, true)) {
+        WaitForNorm(update);
       }
-      Emit(std::move(update));
     }
+    update.records.push_back({EventKind::kUnitUpdated, unit});
+    Emit(std::move(update));
+  }
+
+  // Chunk after chunk through the ring of staging slots. The last one's way back ends the update.
+  void UpdateOverBus(int unit) {
+    for (int chunk = 0; chunk < shape_.state_chunks[unit]; ++chunk) {
+      const int slot = passed_chunks_ % shape_.staging_slot_count;
+      Operation load = OnChunk(OperationKind::kLoadState, unit, chunk, slot);
+      if (passed_chunks_++ == 0) {
+        WaitForNorm(load);
+      }
+      if (staging_stores_[slot] >= 0) {
+        operations_[staging_stores_[slot]].records.push_back({EventKind::kStagingFree, slot});
+        load.waits.push_back({EventKind::kStagingFree, slot});
+      }
+      load.records.push_back({EventKind::kStateReady, slot});
+      Emit(std::move(load));
+
+      Operation update = OnChunk(OperationKind::kUpdateChunk, unit, chunk, slot);
+      update.waits.push_back({EventKind::kStateReady, slot});
+      update.records.push_back({EventKind::kChunkUpdated, slot});
+      Emit(std::move(update));
+
+      Operation store = OnChunk(OperationKind::kStoreState, unit, chunk, slot);
+      store.waits.push_back({EventKind::kChunkUpdated, slot});
+      staging_stores_[slot] = NextIndex();
+      Emit(std::move(store));
+    }
+    operations_.back().records.push_back({EventKind::kUnitUpdated, unit});
+  }
+
+  Operation OnChunk(OperationKind kind, int unit, int chunk, int staging_slot) const {
+    const bool on_device = shape_.on_device(unit) && kind == OperationKind::kUpdateChunk;
+    return {.kind = kind,
+            .stream = kind == OperationKind::kLoadState     ? StreamKind::kStateUp
+                      : kind == OperationKind::kUpdateChunk ? StreamKind::kStateUpdate
+                                                            : StreamKind::kStateDown,
+            .unit = unit,
+            .weight_slot = on_device ? shape_.OwnWeightSlot(unit) : -1,
+            .gradient_slot = on_device ? shape_.GradientSlot(unit) : -1,
+            .chunk = chunk,
+            .staging_slot = staging_slot};
+  }
+
+  void WaitForNorm(Operation& operation) {
+    if (!std::exchange(norm_recorded_, true)) {
+      operations_[norm_].records.push_back({EventKind::kNormKnown, 0});
+    }
+    operation.waits.push_back({EventKind::kNormKnown, 0});
   }
 
   // Gives `operation` the slot that holds its unit's weights; loads them when none does.
@@ -331,9 +386,10 @@ class Builder {
       slot = ChooseWeightSlot(operation.unit);
       EmitLoad(operation.unit, slot);
     }
-    if (!weight_slots_[slot].waited) {
-      operation.waits.push_back({EventKind::kWeightsReady, slot});
-      weight_slots_[slot].waited = true;
+    if (!std::exchange(weight_slots_[slot].waited, true)) {
+      operation.waits.push_back(weight_slots_[slot].is_permanent
+                                    ? EventKey{EventKind::kUnitUpdated, operation.unit}
+                                    : EventKey{EventKind::kWeightsReady, slot});
     }
     operation.weight_slot = slot;
     weight_slots_[slot].last_reader = NextIndex();
@@ -434,6 +490,7 @@ class Builder {
   std::vector<Operation> operations_;
   std::vector<WeightSlot> weight_slots_;
   std::vector<GradientSlot> gradient_slots_;
+  std::vector<int> staging_stores_;  // by staging slot: its last kStoreState's index, or -1
   std::vector<StashSlot> stash_slots_;
   std::vector<MicroBatchState> micro_batches_;  // by micro-batch; of a step that stashes
   std::vector<Fetch> fetches_;                  // of the step, in the order of their use
@@ -444,6 +501,10 @@ class Builder {
   std::vector<bool> loaded_;                    // by unit: in this step
   std::vector<bool> gradient_bound_;  // by unit: it has met its gradient slot in this step
   int last_compute_ = -1;             // index of the compute stream's latest operation
+  int norm_ = -1;                     // index of kNorm
+  bool norm_recorded_ = false;        // as known, because somebody waits
+  bool update_waited_ = false;        // the first kUpdateOnDevice, for the norm
+  int passed_chunks_ = 0;
 };
 
 absl::Status CheckStash(const ScheduleShape& shape) {
@@ -472,6 +533,26 @@ absl::Status CheckStash(const ScheduleShape& shape) {
   return absl::OkStatus();
 }
 
+absl::Status CheckUpdates(const ScheduleShape& shape) {
+  const auto named = static_cast<int>(shape.updates.size());
+  if (named != 0 && named != shape.unit_count()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("updates are placed for ", named, " units of ", shape.unit_count()));
+  }
+  if (std::none_of(shape.updates.begin(), shape.updates.end(), PassesOverBus)) {
+    return absl::OkStatus();
+  }
+  bool passes = shape.staging_slot_count >= 1 &&
+                static_cast<int>(shape.state_chunks.size()) == shape.unit_count();
+  for (int unit = 0; passes && unit < shape.unit_count(); ++unit) {
+    passes = !shape.passes_over_bus(unit) || shape.state_chunks[unit] >= 1;
+  }
+  return passes
+             ? absl::OkStatus()
+             : absl::InvalidArgumentError(
+                   "updates over the bus need a staging slot, and chunks for every unit's state");
+}
+
 }  // namespace
 
 absl::StatusOr<Schedule> BuildSchedule(const ScheduleShape& shape) {
@@ -482,11 +563,7 @@ absl::StatusOr<Schedule> BuildSchedule(const ScheduleShape& shape) {
                      ", micro-batches ", shape.micro_batch_count, ", weight slots ",
                      shape.weight_slot_count, ", gradient slots ", shape.gradient_slot_count));
   }
-  const auto named = static_cast<int>(shape.state_on_device.size());
-  if (named != 0 && named != shape.unit_count()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("state_on_device names ", named, " units of ", shape.unit_count()));
-  }
+  MT_RETURN_IF_ERROR(CheckUpdates(shape));
   MT_RETURN_IF_ERROR(CheckStash(shape));
   return Builder(shape).Build();
 }

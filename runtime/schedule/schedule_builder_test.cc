@@ -11,6 +11,11 @@ namespace {
 
 using ::testing::ElementsAre;
 
+constexpr auto kHost = UpdatePlacement::kHost;
+constexpr auto kDevice = UpdatePlacement::kDevice;
+constexpr auto kOverBus = UpdatePlacement::kOverBus;
+constexpr auto kOverBusResident = UpdatePlacement::kOverBusResident;
+
 std::string Line(const Operation& operation) {
   std::string line = std::string(StreamName(operation.stream)) + ": " + Describe(operation);
   for (const EventKey& wait : operation.waits) {
@@ -146,7 +151,7 @@ TEST(ScheduleBuilderTest, EndsShareSlotsWhereOneIsDoneBeforeTheOtherBegins) {
   EXPECT_FALSE(shape.ends_share_slots());
   shape = {.layer_count = 2, .order = MicroBatchOrder::kMicroBatchMajor};
   EXPECT_FALSE(shape.ends_share_slots());
-  shape = {.layer_count = 2, .state_on_device = {false, false, false, true}};
+  shape = {.layer_count = 2, .updates = {kHost, kHost, kHost, kDevice}};
   EXPECT_FALSE(shape.ends_share_slots());
   EXPECT_EQ(shape.OwnWeightSlot(shape.head_unit()), kHeadSlot);
 }
@@ -193,16 +198,44 @@ TEST(ScheduleBuilderTest, EvaluationOnlyLooks) {
 TEST(ScheduleBuilderTest, AUnitOnTheDeviceCrossesNoBus) {
   // Embedding and the second layer.
   const auto schedule = BuildSchedule(
-      {.layer_count = 2, .weight_slot_count = 1, .state_on_device = {true, false, true, false}});
+      {.layer_count = 2, .weight_slot_count = 1, .updates = {kDevice, kHost, kDevice, kHost}});
   ASSERT_TRUE(schedule.ok()) << schedule.status();
   EXPECT_EQ(CountKind(*schedule, OperationKind::kLoadWeights), 2);
   EXPECT_EQ(CountKind(*schedule, OperationKind::kDownloadGradients), 2);
   const std::vector<std::string> lines = Lines(*schedule);
+  EXPECT_THAT(std::vector<std::string>(lines.end() - 5, lines.end()),
+              ElementsAre("optimizer: norm <results_on_host >results_taken >result >norm_known",
+                          "device_update: update_on_device unit 0 <norm_known >unit_updated[0]",
+                          "optimizer: update unit 1 >unit_updated[1]",
+                          "device_update: update_on_device unit 2 >unit_updated[2]",
+                          "optimizer: update unit 3 >unit_updated[3]"));
+  EXPECT_EQ(lines.front(),
+            "compute: embed_forward unit 0 micro-batch 0 <unit_updated[0] <results_free");
+}
+
+TEST(ScheduleBuilderTest, AnUpdateOverTheBusPassesInChunksThroughTheRing) {
+  const auto schedule = BuildSchedule({.layer_count = 2,
+                                       .updates = {kDevice, kOverBus, kOverBusResident, kHost},
+                                       .state_chunks = {0, 2, 1, 0},
+                                       .staging_slot_count = 2});
+  ASSERT_TRUE(schedule.ok()) << schedule.status();
+  // The first layer's weights and gradient cross as the head's do; the second's do not.
+  EXPECT_EQ(CountKind(*schedule, OperationKind::kLoadWeights), 2);
+  EXPECT_EQ(CountKind(*schedule, OperationKind::kDownloadGradients), 2);
+  const std::vector<std::string> lines = Lines(*schedule);
   EXPECT_THAT(
-      std::vector<std::string>(lines.end() - 5, lines.end()),
+      std::vector<std::string>(lines.end() - 12, lines.end()),
       ElementsAre("optimizer: norm <results_on_host >results_taken >result >norm_known",
-                  "compute: update_on_device unit 0 <norm_known",
-                  "optimizer: update unit 1 >unit_updated[1]", "compute: update_on_device unit 2",
+                  "device_update: update_on_device unit 0 <norm_known >unit_updated[0]",
+                  "state_h2d: load_state unit 1 chunk 0 <norm_known >state_ready[0]",
+                  "state_update: update_chunk unit 1 chunk 0 <state_ready[0] >chunk_updated[0]",
+                  "state_d2h: store_state unit 1 chunk 0 <chunk_updated[0] >staging_free[0]",
+                  "state_h2d: load_state unit 1 chunk 1 >state_ready[1]",
+                  "state_update: update_chunk unit 1 chunk 1 <state_ready[1] >chunk_updated[1]",
+                  "state_d2h: store_state unit 1 chunk 1 <chunk_updated[1] >unit_updated[1]",
+                  "state_h2d: load_state unit 2 chunk 0 <staging_free[0] >state_ready[0]",
+                  "state_update: update_chunk unit 2 chunk 0 <state_ready[0] >chunk_updated[0]",
+                  "state_d2h: store_state unit 2 chunk 0 <chunk_updated[0] >unit_updated[2]",
                   "optimizer: update unit 3 >unit_updated[3]"));
 }
 
@@ -210,7 +243,7 @@ TEST(ScheduleBuilderTest, LayersOnTheDeviceHaveSlotsAfterTheSharedOnes) {
   const ScheduleShape shape = {.layer_count = 5,
                                .weight_slot_count = 2,
                                .gradient_slot_count = 2,
-                               .state_on_device = {false, true, false, false, true, false, false}};
+                               .updates = {kHost, kDevice, kHost, kHost, kDevice, kHost, kHost}};
   EXPECT_EQ(shape.streamed_layer_count(), 3);
   EXPECT_EQ(shape.used_weight_slot_count(), 6);
   EXPECT_EQ(shape.OwnWeightSlot(1), 4);
@@ -230,7 +263,7 @@ TEST(ScheduleBuilderTest, RefusesEmptyShapes) {
             absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(BuildSchedule({.gradient_slot_count = 0}).status().code(),
             absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(BuildSchedule({.state_on_device = {true, true}}).status().code(),
+  EXPECT_EQ(BuildSchedule({.updates = {kDevice, kDevice}}).status().code(),
             absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(BuildSchedule({.boundary_on_host = {true, true}}).status().code(),
             absl::StatusCode::kInvalidArgument);
@@ -243,6 +276,16 @@ TEST(ScheduleBuilderTest, RefusesEmptyShapes) {
   shape = AllOnHost(1, 1);
   shape.order = MicroBatchOrder::kMicroBatchMajor;
   EXPECT_EQ(BuildSchedule(shape).status().code(), absl::StatusCode::kInvalidArgument);
+  const std::vector<UpdatePlacement> updates = {kHost, kOverBus, kHost};
+  EXPECT_EQ(BuildSchedule({.updates = updates}).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(BuildSchedule({.updates = updates, .state_chunks = {1, 0, 1}}).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(BuildSchedule({.updates = updates, .state_chunks = {0, 1, 0}, .staging_slot_count = 0})
+                .status()
+                .code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(BuildSchedule({.updates = updates, .state_chunks = {0, 1, 0}}).ok());
 }
 
 }  // namespace

@@ -18,6 +18,11 @@ namespace {
 
 using ::testing::HasSubstr;
 
+constexpr auto kHost = UpdatePlacement::kHost;
+constexpr auto kDevice = UpdatePlacement::kDevice;
+constexpr auto kOverBus = UpdatePlacement::kOverBus;
+constexpr auto kOverBusResident = UpdatePlacement::kOverBusResident;
+
 constexpr uint32_t kSeed = 20260204;  // change it to draw other shapes
 
 int Draw(std::mt19937& random, int low, int high) {
@@ -51,11 +56,17 @@ ScheduleShape DrawShape(std::mt19937& random, int layer_limit, int micro_batch_l
   if (shape.order == MicroBatchOrder::kLayerMajor && Draw(random, 0, 2) > 0) {
     DrawStash(random, shape);
   }
-  // Of ten shapes, about four keep no unit on the device and one keeps all.
+  // Of ten shapes, about four leave all units to the host and one leaves none.
   const int share = std::max(0, Draw(random, -4, 5));
+  const bool mixes = Draw(random, 0, 1) == 1;  // else they are all updated at one place
+  const UpdatePlacement same = Draw(random, 0, 1) == 1 ? kDevice : kOverBus;
+  constexpr UpdatePlacement kOthers[] = {kDevice, kOverBus, kOverBusResident};
   for (int unit = 0; unit < shape.unit_count() && share > 0; ++unit) {
-    shape.state_on_device.push_back(Draw(random, 1, 5) <= share);
+    const UpdatePlacement other = mixes ? kOthers[Draw(random, 0, 2)] : same;
+    shape.updates.push_back(Draw(random, 1, 5) <= share ? other : kHost);
+    shape.state_chunks.push_back(PassesOverBus(shape.updates.back()) ? Draw(random, 1, 3) : 0);
   }
+  shape.staging_slot_count = Draw(random, 1, 4);
   return shape;
 }
 
@@ -81,7 +92,9 @@ std::string Describe(const ScheduleShape& s) {
          std::to_string(std::count(s.boundary_on_host.begin(), s.boundary_on_host.end(), true)) +
          " kept on host " +
          std::to_string(std::count(s.kept_on_host.begin(), s.kept_on_host.end(), true)) +
-         " stash slots " + std::to_string(s.stash_slot_count);
+         " stash slots " + std::to_string(s.stash_slot_count) + " over the bus " +
+         std::to_string(std::count_if(s.updates.begin(), s.updates.end(), PassesOverBus)) +
+         " staging slots " + std::to_string(s.staging_slot_count);
 }
 
 TEST(ScheduleCheckerTest, TenThousandRandomShapesPass) {
@@ -227,12 +240,16 @@ TEST(ScheduleCheckerTest, NoticesEveryDroppedWaitThatOthersDoNotImply) {
   EXPECT_GT(counts.noticed, 10'000);
 }
 
-// All layers stream but the first, which is on the device.
+// All layers stream but the first, which is on the device, and the fourth, which is there without
+// its state.
 Schedule Streamed() {
-  return *BuildSchedule({.layer_count = 5,
-                         .micro_batch_count = 2,
-                         .weight_slot_count = 2,
-                         .state_on_device = {false, true, false, false, false, false, false}});
+  return *BuildSchedule(
+      {.layer_count = 5,
+       .micro_batch_count = 2,
+       .weight_slot_count = 2,
+       .updates = {kHost, kDevice, kHost, kHost, kOverBusResident, kOverBus, kHost},
+       .state_chunks = {0, 0, 0, 0, 2, 2, 0},
+       .staging_slot_count = 2});
 }
 
 // Boundaries of all layers but the last go to the host, and what three of them keep.
@@ -277,10 +294,10 @@ TEST(ScheduleCheckerTest, NoticesAWaitThatNothingRecords) {
 TEST(ScheduleCheckerTest, NoticesAWaitWhoseRecordComesTooLate) {
   Schedule schedule = Streamed();
   // Two streams that would wait for each other.
-  Find(schedule, OperationKind::kDownloadGradients, 4).records.clear();
+  Find(schedule, OperationKind::kDownloadGradients, 5).records.clear();
   Find(schedule, OperationKind::kDownloadGradients, 3)
       .records.push_back({EventKind::kNormKnown, 0});
-  Find(schedule, OperationKind::kFinalizeGradients, 4).waits.push_back({EventKind::kNormKnown, 0});
+  Find(schedule, OperationKind::kFinalizeGradients, 5).waits.push_back({EventKind::kNormKnown, 0});
   EXPECT_THAT(std::string(CheckSchedule(schedule).message()), HasSubstr("norm_known"));
 }
 
@@ -314,8 +331,9 @@ TEST(ScheduleCheckerTest, NoticesWhatIsLeftOut) {
         OperationKind::kLayerBackward, OperationKind::kEmbedBackward,
         OperationKind::kFinalizeGradients, OperationKind::kDownloadGradients,
         OperationKind::kDownloadResults, OperationKind::kNorm, OperationKind::kUpdate,
-        OperationKind::kUpdateOnDevice, OperationKind::kLoadWeights,
-        OperationKind::kStashActivations, OperationKind::kFetchActivations}) {
+        OperationKind::kUpdateOnDevice, OperationKind::kLoadState, OperationKind::kUpdateChunk,
+        OperationKind::kStoreState, OperationKind::kLoadWeights, OperationKind::kStashActivations,
+        OperationKind::kFetchActivations}) {
     const bool stashes =
         kind == OperationKind::kStashActivations || kind == OperationKind::kFetchActivations;
     const Schedule whole = stashes ? Stashing() : Streamed();
@@ -352,6 +370,24 @@ TEST(ScheduleCheckerTest, NoticesABoundaryThatIsOverwrittenBeforeItHasLeft) {
   EXPECT_THAT(
       std::string(CheckSchedule(schedule).message()),
       testing::AllOf(HasSubstr("stash_activations unit 1"), HasSubstr("layer_forward unit 2")));
+}
+
+TEST(ScheduleCheckerTest, NoticesAChunkInTheWrongStagingSlot) {
+  Schedule updated = Streamed();
+  Find(updated, OperationKind::kUpdateChunk, 4).staging_slot = 1;
+  EXPECT_THAT(std::string(CheckSchedule(updated).message()), HasSubstr("update_chunk unit 4"));
+
+  Schedule occupied = Streamed();
+  Find(occupied, OperationKind::kLoadState, 5).staging_slot = 1;
+  Find(occupied, OperationKind::kLoadState, 5).waits.clear();
+  EXPECT_FALSE(CheckSchedule(occupied).ok());
+}
+
+TEST(ScheduleCheckerTest, NoticesWeightsThatAreReadBeforeTheirLastChunkIsUpdated) {
+  Schedule schedule = Streamed();
+  Find(schedule, OperationKind::kLayerForward, 4).waits.clear();
+  EXPECT_THAT(std::string(CheckSchedule(schedule).message()),
+              testing::AllOf(HasSubstr("update_chunk unit 4"), HasSubstr("weight slot")));
 }
 
 TEST(ScheduleCheckerTest, NoticesAnUnclearedGradientSlot) {

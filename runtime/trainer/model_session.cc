@@ -1,6 +1,5 @@
 #include "runtime/trainer/model_session.h"
 
-#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -12,10 +11,25 @@ namespace {
 
 constexpr int64_t kMeasuredBytes = int64_t{64} << 20;
 
-bool NothingCrosses(const PipelineOptions& options) {
-  const std::vector<bool>& on_device = options.state_on_device;
-  return !on_device.empty() &&
-         std::find(on_device.begin(), on_device.end(), false) == on_device.end();
+// In the order in which they are worth their pages; moments come last.
+std::vector<HostStore::Plane> CrossingPlanes(const PipelineOptions& options, int unit_count) {
+  bool weights_cross = false;
+  bool states_cross = false;
+  for (int unit = 0; unit < unit_count; ++unit) {
+    weights_cross = weights_cross || !options.on_device(unit);
+    states_cross = states_cross || PassesOverBus(options.update_of(unit));
+  }
+  std::vector<HostStore::Plane> planes;
+  if (weights_cross) {
+    planes = {HostStore::Plane::kHi, HostStore::Plane::kGradient};
+  }
+  if (states_cross || (weights_cross && options.compute_dtype == ComputeDtype::kFloat32)) {
+    planes.push_back(HostStore::Plane::kLo);
+  }
+  if (states_cross) {
+    planes.insert(planes.end(), {HostStore::Plane::kMoment1, HostStore::Plane::kMoment2});
+  }
+  return planes;
 }
 
 }  // namespace
@@ -47,12 +61,9 @@ absl::StatusOr<HostStore::PopulateReport> ModelSession::Populate(const ByteProgr
 
 absl::StatusOr<HostStore::PinReport> ModelSession::Pin(const PipelineOptions& options,
                                                        const ByteProgress& progress) {
-  if (backend_.pinner() == nullptr || NothingCrosses(options)) {
+  const std::vector<HostStore::Plane> planes = CrossingPlanes(options, store_->unit_count());
+  if (backend_.pinner() == nullptr || planes.empty()) {
     return HostStore::PinReport();
-  }
-  std::vector<HostStore::Plane> planes = {HostStore::Plane::kHi, HostStore::Plane::kGradient};
-  if (options.compute_dtype == ComputeDtype::kFloat32) {
-    planes.push_back(HostStore::Plane::kLo);
   }
   return store_->Pin(*backend_.pinner(), planes, progress);
 }
@@ -67,9 +78,9 @@ absl::StatusOr<ModelSession::CopySpeeds> ModelSession::MeasureCopies() {
   CopySpeeds speeds = {};
   MT_ASSIGN_OR_RETURN(speeds.pinned,
                       MeasureCopyToDevice(*device_, clock_, pinned->data(), size_bytes));
-  // No plane of moments is ever pinned.
+  // The plane that is pinned last, if at all: not when any was refused.
   MT_ASSIGN_OR_RETURN(speeds.pageable,
-                      MeasureCopyToDevice(*device_, clock_, store_->moment1(kUnit), size_bytes));
+                      MeasureCopyToDevice(*device_, clock_, store_->moment2(kUnit), size_bytes));
   return speeds;
 }
 

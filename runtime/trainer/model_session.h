@@ -47,8 +47,8 @@ class ModelSession {
   absl::StatusOr<HostStore::PinReport> Pin(const PipelineOptions& options,
                                            const ByteProgress& progress);
 
-  // Bytes a second to the device from pinned and from other memory of the host; before the
-  // pipeline starts.
+  // Bytes a second to the device from pinned and from other memory of the host, where pinning was
+  // refused; before the pipeline starts.
   struct CopySpeeds {
     double pinned;
     double pageable;

@@ -198,7 +198,7 @@ TEST_F(EngineProcessTest, RunsAJobAndThenAnotherFromItsResult) {
       EXPECT_GT(event.started().plan().host_size(), 5);
     }
     if (event.has_streams()) {
-      EXPECT_EQ(event.streams().streams_size(), 4);
+      EXPECT_EQ(event.streams().streams_size(), 8);
       EXPECT_GT(event.streams().resident_bytes(), 0);
     }
   }

@@ -118,11 +118,11 @@ TEST(JobConversionTest, StreamsKeepNamesAndSums) {
   figures[static_cast<size_t>(StreamKind::kHostToDevice)].busy = absl::Seconds(2);
   figures[static_cast<size_t>(StreamKind::kHostToDevice)].operation_count = 5;
   const engine::v1::StreamFigures proto = StreamFiguresToProto(figures, ProcessMemory{3, 4});
-  ASSERT_EQ(proto.streams_size(), 4);
+  ASSERT_EQ(proto.streams_size(), 8);
   EXPECT_EQ(proto.streams(1).stream(), "h2d");
   EXPECT_EQ(proto.streams(1).busy_seconds(), 2);
   EXPECT_EQ(proto.streams(1).operation_count(), 5);
-  EXPECT_EQ(proto.streams(1).wait_seconds().size(), 7u);
+  EXPECT_EQ(proto.streams(1).wait_seconds().size(), 8u);
   EXPECT_EQ(proto.resident_bytes(), 3);
   EXPECT_EQ(proto.peak_host_bytes(), 4);
 }

@@ -84,13 +84,14 @@ class MetricsTest : public ::testing::Test {
 
 TEST_F(MetricsTest, EverySeriesIsThereFromTheStart) {
   const std::string text = Text();
-  for (const std::string stream : {"compute", "h2d", "d2h", "optimizer"}) {
+  for (const std::string stream : {"compute", "h2d", "d2h", "optimizer", "device_update",
+                                   "state_h2d", "state_d2h", "state_update"}) {
     EXPECT_THAT(text,
                 HasSubstr(absl::StrCat("megatrain_stream_busy_seconds_total{gpu=\"0\",stream=\"",
                                        stream, "\"} 0\n")));
     for (const std::string reason :
          {"weights_ready", "slot_free", "gradient_ready", "slab_free", "unit_updated",
-          "activations", "stash_free", "norm", "no_work"}) {
+          "state_ready", "activations", "stash_free", "norm", "no_work"}) {
       EXPECT_THAT(text,
                   HasSubstr(absl::StrCat("megatrain_stream_wait_seconds_total{gpu=\"0\",reason=\"",
                                          reason, "\",stream=\"", stream, "\"} 0\n")));

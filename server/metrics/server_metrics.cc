@@ -19,10 +19,11 @@ using prometheus::Registry;
 // The one device of the engine.
 constexpr char kGpu[] = "0";
 
-const char* const kStreams[] = {"compute", "h2d", "d2h", "optimizer"};
-const char* const kReasons[] = {"weights_ready", "slot_free",    "gradient_ready",
-                                "slab_free",     "unit_updated", "activations",
-                                "stash_free",    "norm",         "no_work"};
+const char* const kStreams[] = {"compute",       "h2d",       "d2h",       "optimizer",
+                                "device_update", "state_h2d", "state_d2h", "state_update"};
+const char* const kReasons[] = {"weights_ready", "slot_free",   "gradient_ready", "slab_free",
+                                "unit_updated",  "state_ready", "activations",    "stash_free",
+                                "norm",          "no_work"};
 
 const std::map<int, std::string>& ActiveStates() {
   static const auto* const states = new std::map<int, std::string>{

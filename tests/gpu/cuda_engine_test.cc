@@ -22,8 +22,10 @@
 namespace megatrain {
 namespace {
 
-const std::vector<bool> kAllStates(6, true);
-const std::vector<bool> kSomeStates = {true, true, true, false, false, true};
+constexpr auto kHost = UpdatePlacement::kHost;
+constexpr auto kDevice = UpdatePlacement::kDevice;
+const std::vector<UpdatePlacement> kAllStates(6, kDevice);
+const std::vector<UpdatePlacement> kSomeStates = {kDevice, kDevice, kDevice, kHost, kHost, kDevice};
 
 std::unique_ptr<TrainingRig> StartToy(const ModelConfig& config, const RigOptions& options,
                                       ComputeBackend& backend) {
@@ -181,7 +183,7 @@ TEST_P(CudaEngine, EvaluatingGivesTheBitsOfTheNextStepsLoss) {
 
 TEST_P(CudaEngine, StatesComeBackFromTheDeviceWithDrain) {
   RigOptions options = Options();
-  options.state_on_device = kAllStates;
+  options.updates = kAllStates;
   const auto rig = Start(options);
   ASSERT_NE(rig, nullptr);
   const std::string before = rig->StateBytes();
@@ -199,7 +201,7 @@ TEST_P(CudaEngine, AThousandStepsTakeNoMemory) {
   constexpr int64_t kHostSlackBytes = 2 << 20;
   RigOptions options = Options();
   options.keep = KeepLevel::kAttention;
-  options.state_on_device = kSomeStates;
+  options.updates = kSomeStates;
   const auto rig = Start(options);
   ASSERT_NE(rig, nullptr);
   const auto& device = static_cast<const CudaDevice&>(rig->device());
@@ -255,7 +257,7 @@ class CudaNonFinite : public ::testing::TestWithParam<Setting> {
   CudaNonFinite() {
     RigOptions options = {.dtype = GetParam().dtype};
     if (GetParam().states_on_device) {
-      options.state_on_device = kAllStates;
+      options.updates = kAllStates;
     }
     rig_ = MakeToyRig(ToyModelConfig(ToyFamily::kLlama, /*tied=*/false), options,
                       CudaBackendForTest());
@@ -328,7 +330,7 @@ TEST(ToyStep, RunsWithStatesOnBothSides) {
   for (const ComputeDtype dtype : {ComputeDtype::kFloat32, ComputeDtype::kBfloat16}) {
     RigOptions options = {.dtype = dtype};
     options.keep = KeepLevel::kAttention;
-    options.state_on_device = kSomeStates;
+    options.updates = kSomeStates;
     const auto rig =
         StartToy(ToyModelConfig(ToyFamily::kQwen2, /*tied=*/true), options, CudaBackendForTest());
     ASSERT_NE(rig, nullptr);

@@ -20,11 +20,16 @@ constexpr MicroBatchOrder kOrders[] = {MicroBatchOrder::kLayerMajor,
 constexpr KeepLevel kKeepLevels[] = {KeepLevel::kNothing, KeepLevel::kAttention,
                                      KeepLevel::kProjections, KeepLevel::kAll};
 
-// Whose optimizer state is on the device: embedding, four layers, head.
-using States = std::vector<bool>;
-const States kAllStates(6, true);
-const States kFirstStates = {true, true, true, false, false, true};
-const States kMiddleStates = {false, false, true, true, false, false};
+constexpr auto kHost = UpdatePlacement::kHost;
+constexpr auto kDevice = UpdatePlacement::kDevice;
+constexpr auto kOverBus = UpdatePlacement::kOverBus;
+constexpr auto kOverBusResident = UpdatePlacement::kOverBusResident;
+
+// Of embedding, four layers, head.
+using Updates = std::vector<UpdatePlacement>;
+const Updates kAllStates(6, kDevice);
+const Updates kFirstStates = {kDevice, kDevice, kDevice, kHost, kHost, kDevice};
+const Updates kMiddleStates = {kHost, kHost, kDevice, kDevice, kHost, kHost};
 
 struct Case {
   ToyFamily family;
@@ -73,18 +78,37 @@ TEST_P(CudaPlacementBits, SlotsOrderAndResidence) {
 
 TEST_P(CudaPlacementBits, StatesOnTheDevice) {
   for (const MicroBatchOrder order : kOrders) {
-    for (const States& states : {kAllStates, kFirstStates, kMiddleStates}) {
-      ExpectSameBits({.order = order, .state_on_device = states}, 1, "states on the device");
+    for (const Updates& updates : {kAllStates, kFirstStates, kMiddleStates}) {
+      ExpectSameBits({.order = order, .updates = updates}, 1, "states on the device");
     }
-    ExpectSameBits({.order = order, .state_on_device = kFirstStates}, 0, "no step ahead");
-    ExpectSameBits({.order = order, .resident = true, .state_on_device = kFirstStates}, 1,
+    ExpectSameBits({.order = order, .updates = kFirstStates}, 0, "no step ahead");
+    ExpectSameBits({.order = order, .resident = true, .updates = kFirstStates}, 1,
                    "the others resident");
     ExpectSameBits({.order = order,
                     .weight_slots = 1,
                     .gradient_slots = 1,
-                    .state_on_device = kMiddleStates,
+                    .updates = kMiddleStates,
                     .optimizer_threads = 1},
                    1, "the others through one slot");
+  }
+}
+
+TEST_P(CudaPlacementBits, UpdatesOverTheBus) {
+  const Updates mixed = {kHost, kOverBus, kDevice, kOverBusResident, kOverBus, kHost};
+  for (const MicroBatchOrder order : kOrders) {
+    for (const Updates& updates : {Updates(6, kOverBus), Updates(6, kOverBusResident), mixed}) {
+      for (const int slots : {1, 2, 4}) {
+        ExpectSameBits({.order = order, .updates = updates, .staging_slots = slots}, 1,
+                       "over the bus through " + std::to_string(slots) + " slots");
+      }
+      ExpectSameBits({.order = order,
+                      .weight_slots = 1,
+                      .gradient_slots = 1,
+                      .updates = updates,
+                      .state_chunk_elements = 1024,
+                      .optimizer_threads = 1},
+                     0, "over the bus in small chunks");
+    }
   }
 }
 
@@ -94,7 +118,7 @@ TEST_P(CudaPlacementBits, KeptActivations) {
       ExpectSameBits({.order = order, .keep = keep}, 1,
                      "level " + std::to_string(static_cast<int>(keep)));
     }
-    ExpectSameBits({.order = order, .keep = KeepLevel::kAll, .state_on_device = kAllStates}, 0,
+    ExpectSameBits({.order = order, .keep = KeepLevel::kAll, .updates = kAllStates}, 0,
                    "all of it on the device");
   }
 }
@@ -126,7 +150,7 @@ TEST_P(CudaPlacementBits, ActivationsOnTheHost) {
                     .stash_slots = 3},
                    1, "by micro-batch");
     ExpectSameBits({.keep = keep,
-                    .state_on_device = kMiddleStates,
+                    .updates = kMiddleStates,
                     .boundary_on_host = some,
                     .kept_on_host = some,
                     .stash_slots = 3},

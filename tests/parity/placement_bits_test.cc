@@ -65,6 +65,34 @@ TEST_P(PlacementBits, NothingDependsOnWhereBoundariesWait) {
   }
 }
 
+TEST_P(PlacementBits, NothingDependsOnWhereUpdatesRun) {
+  constexpr auto kHost = UpdatePlacement::kHost;
+  constexpr auto kDevice = UpdatePlacement::kDevice;
+  constexpr auto kOverBus = UpdatePlacement::kOverBus;
+  constexpr auto kOverBusResident = UpdatePlacement::kOverBusResident;
+  using Updates = std::vector<UpdatePlacement>;
+  const ModelConfig config = ToyModelConfig(ToyFamily::kQwen2, GetParam().tied);
+  const auto train = [&](const RigOptions& options) {
+    return ToyOutcome(config, options, CpuBackendForTest(), {});
+  };
+  const Outcome want = train({.dtype = GetParam().dtype});
+  for (const MicroBatchOrder order :
+       {MicroBatchOrder::kLayerMajor, MicroBatchOrder::kMicroBatchMajor}) {
+    for (const Updates& updates :
+         {Updates(6, kDevice), Updates(6, kOverBus), Updates(6, kOverBusResident),
+          Updates{kDevice, kOverBus, kHost, kOverBusResident, kOverBus, kHost}}) {
+      for (const int slots : {1, 3}) {
+        const Outcome got = train({.dtype = GetParam().dtype,
+                                   .order = order,
+                                   .updates = updates,
+                                   .staging_slots = slots});
+        EXPECT_TRUE(got == want) << "order " << static_cast<int>(order) << ", " << slots
+                                 << " staging slots";
+      }
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Models, PlacementBits,
                          ::testing::Values(Case{true, ComputeDtype::kFloat32},
                                            Case{false, ComputeDtype::kFloat32},

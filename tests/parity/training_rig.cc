@@ -50,7 +50,8 @@ absl::StatusOr<std::unique_ptr<TrainingRig>> TrainingRig::Create(const ModelConf
 absl::Status TrainingRig::Start() {
   MT_CHECK(pipeline_ == nullptr);
   constexpr std::array kCrossing = {HostStore::Plane::kHi, HostStore::Plane::kLo,
-                                    HostStore::Plane::kGradient};
+                                    HostStore::Plane::kGradient, HostStore::Plane::kMoment1,
+                                    HostStore::Plane::kMoment2};
   if (PagePinner* const pinner = backend_.pinner(); pinner != nullptr) {
     MT_ASSIGN_OR_RETURN(const HostStore::PinReport report,
                         store_->Pin(*pinner, kCrossing, /*progress=*/{}));
@@ -70,7 +71,9 @@ absl::Status TrainingRig::Start() {
                       .weight_slot_count = options_.weight_slots,
                       .gradient_slot_count = options_.gradient_slots,
                       .resident_weights = options_.resident,
-                      .state_on_device = options_.state_on_device,
+                      .updates = options_.updates,
+                      .state_chunk_elements = options_.state_chunk_elements,
+                      .staging_slot_count = options_.staging_slots,
                       .keep = std::vector<KeepLevel>(layout_.units.size(), options_.keep),
                       .boundary_on_host = options_.boundary_on_host,
                       .kept_on_host = options_.kept_on_host,

@@ -31,10 +31,12 @@ struct RigOptions {
   int gradient_slots = 2;
   bool resident = false;
   KeepLevel keep = KeepLevel::kNothing;  // of every layer
-  std::vector<bool> state_on_device;     // by unit; empty: none
-  std::vector<bool> boundary_on_host;    // the same
-  std::vector<bool> kept_on_host;        // the same
-  std::vector<KeptPlace> kept_places;    // by micro-batch, see PipelineOptions
+  std::vector<UpdatePlacement> updates;  // by unit; empty: the host updates all
+  int64_t state_chunk_elements = 4096;   // of updates over the bus
+  int staging_slots = 2;
+  std::vector<bool> boundary_on_host;  // by unit; empty: none
+  std::vector<bool> kept_on_host;      // the same
+  std::vector<KeptPlace> kept_places;  // by micro-batch, see PipelineOptions
   int stash_slots = 2;
   int optimizer_threads = 2;
   int64_t max_tokens = 512;  // of a step and of a micro-batch

@@ -39,8 +39,9 @@ void Run(int64_t count) {
   auto* lo = reinterpret_cast<int16_t*>(hi + count);
   const AdamWCoefficients coefficients({.step = 10});
   Measure("AdamW", 28 * count, [&] {
-    return LaunchAdamW({hi, lo, moment1.get(), moment2.get(), gradient.get(), count}, coefficients,
-                       /*rounds_gradient=*/true, nullptr);
+    return LaunchAdamW({hi, lo, moment1.get(), moment2.get(), gradient.get(),
+                        GradientForm::kFloat32ToRound, count},
+                       coefficients, nullptr);
   });
   Measure("sum of squares", 4 * count, [&] {
     return LaunchSumOfSquares(gradient.get(), count, sum.get(), scratch.get(), nullptr);
