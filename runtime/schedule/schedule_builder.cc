@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/schedule/schedule.h"
+#include "runtime/schedule/update_operations.h"
 
 namespace megatrain {
 namespace {
@@ -19,7 +20,6 @@ class Builder {
       : shape_(shape),
         weight_slots_(shape.used_weight_slot_count()),
         gradient_slots_(shape.used_gradient_slot_count()),
-        staging_stores_(shape.staging_slot_count, -1),
         stash_slots_(shape.stash_slot_count),
         micro_batches_(shape.micro_batch_count),
         loaded_(shape.unit_count(), false),
@@ -46,7 +46,7 @@ class Builder {
     }
     TakeResults();
     if (!shape_.forward_only) {
-      Update();
+      AppendUpdates(shape_, operations_);
     }
     return {shape_, std::move(operations_)};
   }
@@ -302,83 +302,6 @@ class Builder {
     Emit(std::move(norm));
   }
 
-  // In the order in which the next forward needs the units. An update on the device need not be
-  // waited for where the next step first adds to the unit's gradient: forward waited for it before.
-  void Update() {
-    norm_ = NextIndex() - 1;
-    for (int unit = 0; unit < shape_.unit_count(); ++unit) {
-      if (shape_.passes_over_bus(unit)) {
-        UpdateOverBus(unit);
-      } else {
-        UpdateAtOnce(unit);
-      }
-    }
-  }
-
-  void UpdateAtOnce(int unit) {
-    Operation update = {
-        .kind = OperationKind::kUpdate, .stream = StreamKind::kOptimizer, .unit = unit};
-    if (shape_.on_device(unit)) {
-      update.kind = OperationKind::kUpdateOnDevice;
-      update.stream = StreamKind::kDeviceUpdate;
-      update.weight_slot = shape_.OwnWeightSlot(unit);
-      update.gradient_slot = shape_.GradientSlot(unit);
-      if (!std::exchange(update_waited_, true)) {
-        WaitForNorm(update);
-      }
-    }
-    update.records.push_back({EventKind::kUnitUpdated, unit});
-    Emit(std::move(update));
-  }
-
-  // Chunk after chunk through the ring of staging slots. The last one's way back ends the update.
-  void UpdateOverBus(int unit) {
-    for (int chunk = 0; chunk < shape_.state_chunks[unit]; ++chunk) {
-      const int slot = passed_chunks_ % shape_.staging_slot_count;
-      Operation load = OnChunk(OperationKind::kLoadState, unit, chunk, slot);
-      if (passed_chunks_++ == 0) {
-        WaitForNorm(load);
-      }
-      if (staging_stores_[slot] >= 0) {
-        operations_[staging_stores_[slot]].records.push_back({EventKind::kStagingFree, slot});
-        load.waits.push_back({EventKind::kStagingFree, slot});
-      }
-      load.records.push_back({EventKind::kStateReady, slot});
-      Emit(std::move(load));
-
-      Operation update = OnChunk(OperationKind::kUpdateChunk, unit, chunk, slot);
-      update.waits.push_back({EventKind::kStateReady, slot});
-      update.records.push_back({EventKind::kChunkUpdated, slot});
-      Emit(std::move(update));
-
-      Operation store = OnChunk(OperationKind::kStoreState, unit, chunk, slot);
-      store.waits.push_back({EventKind::kChunkUpdated, slot});
-      staging_stores_[slot] = NextIndex();
-      Emit(std::move(store));
-    }
-    operations_.back().records.push_back({EventKind::kUnitUpdated, unit});
-  }
-
-  Operation OnChunk(OperationKind kind, int unit, int chunk, int staging_slot) const {
-    const bool on_device = shape_.on_device(unit) && kind == OperationKind::kUpdateChunk;
-    return {.kind = kind,
-            .stream = kind == OperationKind::kLoadState     ? StreamKind::kStateUp
-                      : kind == OperationKind::kUpdateChunk ? StreamKind::kStateUpdate
-                                                            : StreamKind::kStateDown,
-            .unit = unit,
-            .weight_slot = on_device ? shape_.OwnWeightSlot(unit) : -1,
-            .gradient_slot = on_device ? shape_.GradientSlot(unit) : -1,
-            .chunk = chunk,
-            .staging_slot = staging_slot};
-  }
-
-  void WaitForNorm(Operation& operation) {
-    if (!std::exchange(norm_recorded_, true)) {
-      operations_[norm_].records.push_back({EventKind::kNormKnown, 0});
-    }
-    operation.waits.push_back({EventKind::kNormKnown, 0});
-  }
-
   // Gives `operation` the slot that holds its unit's weights; loads them when none does.
   void BindWeights(Operation& operation) {
     int slot = FindWeightSlot(operation.unit);
@@ -490,7 +413,6 @@ class Builder {
   std::vector<Operation> operations_;
   std::vector<WeightSlot> weight_slots_;
   std::vector<GradientSlot> gradient_slots_;
-  std::vector<int> staging_stores_;  // by staging slot: its last kStoreState's index, or -1
   std::vector<StashSlot> stash_slots_;
   std::vector<MicroBatchState> micro_batches_;  // by micro-batch; of a step that stashes
   std::vector<Fetch> fetches_;                  // of the step, in the order of their use
@@ -501,10 +423,6 @@ class Builder {
   std::vector<bool> loaded_;                    // by unit: in this step
   std::vector<bool> gradient_bound_;  // by unit: it has met its gradient slot in this step
   int last_compute_ = -1;             // index of the compute stream's latest operation
-  int norm_ = -1;                     // index of kNorm
-  bool norm_recorded_ = false;        // as known, because somebody waits
-  bool update_waited_ = false;        // the first kUpdateOnDevice, for the norm
-  int passed_chunks_ = 0;
 };
 
 absl::Status CheckStash(const ScheduleShape& shape) {
@@ -531,26 +449,6 @@ absl::Status CheckStash(const ScheduleShape& shape) {
         shape.stash_slot_count));
   }
   return absl::OkStatus();
-}
-
-absl::Status CheckUpdates(const ScheduleShape& shape) {
-  const auto named = static_cast<int>(shape.updates.size());
-  if (named != 0 && named != shape.unit_count()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("updates are placed for ", named, " units of ", shape.unit_count()));
-  }
-  if (std::none_of(shape.updates.begin(), shape.updates.end(), PassesOverBus)) {
-    return absl::OkStatus();
-  }
-  bool passes = shape.staging_slot_count >= 1 &&
-                static_cast<int>(shape.state_chunks.size()) == shape.unit_count();
-  for (int unit = 0; passes && unit < shape.unit_count(); ++unit) {
-    passes = !shape.passes_over_bus(unit) || shape.state_chunks[unit] >= 1;
-  }
-  return passes
-             ? absl::OkStatus()
-             : absl::InvalidArgumentError(
-                   "updates over the bus need a staging slot, and chunks for every unit's state");
 }
 
 }  // namespace
