@@ -22,10 +22,14 @@
 namespace megatrain {
 namespace {
 
-constexpr auto kHost = UpdatePlacement::kHost;
 constexpr auto kDevice = UpdatePlacement::kDevice;
 const std::vector<UpdatePlacement> kAllStates(6, kDevice);
-const std::vector<UpdatePlacement> kSomeStates = {kDevice, kDevice, kDevice, kHost, kHost, kDevice};
+const std::vector<UpdatePlacement> kSomeStates = {kDevice,
+                                                  UpdatePlacement::kOverBusResident,
+                                                  kDevice,
+                                                  UpdatePlacement::kOverBus,
+                                                  UpdatePlacement::kHost,
+                                                  kDevice};
 
 std::unique_ptr<TrainingRig> StartToy(const ModelConfig& config, const RigOptions& options,
                                       ComputeBackend& backend) {
