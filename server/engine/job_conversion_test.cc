@@ -122,7 +122,7 @@ TEST(JobConversionTest, StreamsKeepNamesAndSums) {
   EXPECT_EQ(proto.streams(1).stream(), "h2d");
   EXPECT_EQ(proto.streams(1).busy_seconds(), 2);
   EXPECT_EQ(proto.streams(1).operation_count(), 5);
-  EXPECT_EQ(proto.streams(1).wait_seconds().size(), 8u);
+  EXPECT_EQ(proto.streams(1).wait_seconds().size(), 10u);
   EXPECT_EQ(proto.resident_bytes(), 3);
   EXPECT_EQ(proto.peak_host_bytes(), 4);
 }
