@@ -230,6 +230,22 @@ TEST_F(AppJobsTest, PlanOfAConfigAndOfWhatDoesNotFit) {
   EXPECT_THAT(out(), HasSubstr("verdict: it does not fit"));
 }
 
+TEST_F(AppJobsTest, PlansForAMachineByNameOrFromAFile) {
+  std::string machine;
+  server_.jobs.plan = [&](const v1::PlanJobRequest& request, v1::Plan& plan) {
+    machine = request.machine();
+    plan.set_fits(true);
+    return grpc::Status::OK;
+  };
+  StartServer();
+  const std::string config = FileOf("config.json", "{}");
+  EXPECT_EQ(Run({"plan", "--model-config", config, "--machine", "a100-pcie"}), 0) << err();
+  EXPECT_EQ(machine, "a100-pcie");
+  const std::string file = FileOf("machine.json", "{\"speeds\": {}}");
+  EXPECT_EQ(Run({"plan", "--model-config", config, "--machine", file}), 0) << err();
+  EXPECT_EQ(machine, "{\"speeds\": {}}");
+}
+
 TEST_F(AppJobsTest, AMissingResourceSaysWhatThereIs) {
   server_.jobs.get = [](const v1::GetJobRequest&, v1::Job&) { return grpc::Status::OK; };
   server_.jobs.cancel = [](const v1::CancelJobRequest&, v1::Job&) {

@@ -1,23 +1,64 @@
 #include "client/cli/plan_text.h"
 
 #include <algorithm>
+#include <map>
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "client/cli/text.h"
 
 namespace megatrain {
 namespace {
 
-// "2.51 GiB of 20.3 GiB (adam_m 0.50 GiB, ...)", the largest kinds first.
-std::string MemoryText(int64_t needed_bytes, int64_t available_bytes,
-                       const google::protobuf::RepeatedPtrField<v1::MemoryItem>& items) {
-  std::vector<v1::MemoryItem> sorted(items.begin(), items.end());
-  std::sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) {
+using MemoryItems = google::protobuf::RepeatedPtrField<v1::MemoryItem>;
+
+// What names of the API mean; a name that is not known stands for itself.
+std::string InWords(const std::string& name) {
+  static const auto& words = *new std::map<std::string, std::string>{
+      {"weights_hi", "upper halves of the weights (what the bf16 model is)"},
+      {"weights_lo", "lower halves of the weights (with the upper ones exact fp32)"},
+      {"adam_m", "AdamW's first moments, fp32"},
+      {"adam_v", "AdamW's second moments, fp32"},
+      {"libraries", "the engine and its libraries"},
+      {"io_buffers", "buffers for files"},
+      {"data", "the order of the data's rows"},
+      {"device_arena", "what a GPU would hold (the table below)"},
+      {"stashed_activations", "activations that wait for their backward, pinned"},
+      {"states", "AdamW's state of units that are updated there"},
+      {"workspace", "scratch memory of kernels"},
+      {"kept_gradients", "gradients that the host has no room for"},
+      {"optimizer_states", "optimizer states"},
+      {"boundaries", "inputs of layers"},
+      {"device", "on the GPU"},
+      {"pinned_host", "in pinned host memory"},
+      {"pageable_host", "in host memory"},
+      {"host", "on the processors"},
+      {"bus", "on the GPU, passing over the bus"},
+      {"partly_pinned_host", "in part in pinned host memory, else computed again"},
+      {"recomputed", "computed again in backward"},
+      {"compute", "the GPU's arithmetic"},
+      {"bus_up", "the bus to the GPU"},
+      {"bus_down", "the bus from the GPU"},
+      {"host_updates", "the optimizer on the processors"},
+      {"device_updates", "the optimizer on the GPU"},
+      {"device_memory", "GPU memory"},
+      {"host_memory", "host memory"}};
+  const auto found = words.find(name);
+  return found == words.end() ? name : found->second;
+}
+
+MemoryItems LargestFirst(MemoryItems items) {
+  std::sort(items.begin(), items.end(), [](const auto& a, const auto& b) {
     return std::make_tuple(b.size_bytes(), a.kind()) < std::make_tuple(a.size_bytes(), b.kind());
   });
+  return items;
+}
+
+// "2.51 GiB of 20.3 GiB (adam_m 0.50 GiB, ...)", the largest kinds first.
+std::string MemoryText(int64_t needed_bytes, int64_t available_bytes, const MemoryItems& items) {
   std::string kinds;
-  for (const v1::MemoryItem& item : sorted) {
+  for (const v1::MemoryItem& item : LargestFirst(items)) {
     absl::StrAppend(&kinds, kinds.empty() ? "" : ", ", item.kind(), " ",
                     FormatBytes(item.size_bytes()));
   }
@@ -42,19 +83,95 @@ std::string WorkText(const v1::Plan& plan) {
   return text;
 }
 
+std::string VerdictText(const v1::Plan& plan) {
+  return !plan.verdict().empty() ? plan.verdict() : plan.fits() ? "it fits" : "it does not fit";
+}
+
+void AddMemory(const std::string& title, int64_t needed_bytes, int64_t available_bytes,
+               const MemoryItems& items, std::vector<std::string>& lines) {
+  lines.push_back(
+      absl::StrCat(title, FormatBytes(needed_bytes), " of ", FormatBytes(available_bytes)));
+  for (const v1::MemoryItem& item : LargestFirst(items)) {
+    if (item.size_bytes() > 0) {
+      lines.push_back(
+          absl::StrFormat("  %10s  %s", FormatBytes(item.size_bytes()), InWords(item.kind())));
+    }
+  }
+}
+
+// "weights: 1 on the GPU, 29 in pinned host memory".
+void AddPlanes(const v1::Plan& plan, std::vector<std::string>& lines) {
+  std::string plane;
+  for (const v1::PlanePlacement& placement : plan.planes()) {
+    if (placement.plane() != plane) {
+      plane = placement.plane();
+      const bool of_layers = plane == "boundaries" || plane == "activations";
+      lines.push_back(absl::StrCat("  ", InWords(plane), of_layers ? ", by layer:" : ", by unit:"));
+    } else {
+      lines.back() += ",";
+    }
+    absl::StrAppend(&lines.back(), " ", placement.unit_count(), " ", InWords(placement.place()));
+  }
+}
+
+void AddTime(const v1::Plan& plan, std::vector<std::string>& lines) {
+  lines.push_back(absl::StrFormat("step:    about %.3g s, %.0f tokens a second; set by %s",
+                                  plan.step_seconds(),
+                                  static_cast<double>(plan.step_tokens()) / plan.step_seconds(),
+                                  InWords(plan.binding_resource())));
+  for (const v1::ResourceTime& time : plan.resources()) {
+    if (time.busy_seconds() > 0) {
+      lines.push_back(absl::StrFormat("  %6.3g s (%3.0f %%)  %s", time.busy_seconds(),
+                                      100 * time.busy_seconds() / plan.step_seconds(),
+                                      InWords(time.resource())));
+    }
+  }
+}
+
+void AddGains(const v1::Plan& plan, std::vector<std::string>& lines) {
+  if (plan.fits() && plan.gains().empty()) {
+    lines.push_back("more:    no more of any resource would make a step much shorter");
+  }
+  for (const v1::ResourceGain& gain : plan.gains()) {
+    lines.push_back(absl::StrFormat("more:    %s %s: %.3g s less a step", InWords(gain.resource()),
+                                    gain.amount(), gain.saved_seconds()));
+  }
+}
+
 }  // namespace
 
+std::vector<std::string> ExplainedPlanLines(const v1::Plan& plan) {
+  std::vector<std::string> lines = {absl::StrCat("work:    ", WorkText(plan))};
+  if (!plan.machine().empty()) {
+    lines.push_back(absl::StrCat("machine: ", Printable(plan.machine())));
+  }
+  if (plan.step_tokens() > 0) {
+    lines.push_back(absl::StrCat("cut:     ", plan.step_tokens(),
+                                 " tokens a step, in micro-batches of ",
+                                 plan.micro_batch_tokens()));
+  }
+  AddMemory("host:    ", plan.host_bytes(), plan.host_available_bytes(), plan.host(), lines);
+  AddMemory("device:  ", plan.device_bytes(), plan.device_available_bytes(), plan.device(), lines);
+  if (!plan.planes().empty()) {
+    lines.emplace_back("placed:");
+    AddPlanes(plan, lines);
+  }
+  if (plan.step_seconds() > 0) {
+    AddTime(plan, lines);
+    AddGains(plan, lines);
+  }
+  lines.push_back(absl::StrCat("verdict: ", VerdictText(plan)));
+  return lines;
+}
+
 std::vector<std::string> PlanLines(const v1::Plan& plan) {
-  const std::string verdict = !plan.verdict().empty() ? plan.verdict()
-                              : plan.fits()           ? "it fits"
-                                                      : "it does not fit";
   return {
       absl::StrCat("work:    ", WorkText(plan)),
       absl::StrCat("host:    ",
                    MemoryText(plan.host_bytes(), plan.host_available_bytes(), plan.host())),
       absl::StrCat("device:  ",
                    MemoryText(plan.device_bytes(), plan.device_available_bytes(), plan.device())),
-      absl::StrCat("verdict: ", verdict),
+      absl::StrCat("verdict: ", VerdictText(plan)),
   };
 }
 

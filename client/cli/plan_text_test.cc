@@ -1,5 +1,8 @@
 #include "client/cli/plan_text.h"
 
+#include <utility>
+
+#include "absl/strings/str_join.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -8,6 +11,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 TEST(PlanTextTest, FourLines) {
   v1::Plan plan;
@@ -40,6 +44,48 @@ TEST(PlanTextTest, TellsActiveParametersOfAMixture) {
   plan.set_active_parameter_count(3'350'000'000);
   EXPECT_THAT(PlanLines(plan)[0], HasSubstr("30.53B parameters (3.35B active)"));
   EXPECT_THAT(PlanLines(plan)[3], HasSubstr("does not fit"));
+}
+
+TEST(PlanTextTest, ExplainsWhereTimeAndMemoryGo) {
+  v1::Plan plan;
+  plan.set_fits(true);
+  plan.set_machine("H200");
+  plan.set_parameter_count(7'615'616'512);
+  plan.set_step_tokens(65536);
+  plan.set_micro_batch_tokens(8192);
+  plan.set_step_seconds(4);
+  plan.set_binding_resource("compute");
+  v1::MemoryItem* item = plan.add_host();
+  item->set_kind("adam_m");
+  item->set_size_bytes(int64_t{28} << 30);
+  v1::ResourceTime* time = plan.add_resources();
+  time->set_resource("bus_up");
+  time->set_busy_seconds(1);
+  v1::ResourceGain* gain = plan.add_gains();
+  gain->set_resource("device_memory");
+  gain->set_amount("16 GiB more");
+  gain->set_saved_seconds(0.25);
+  for (const auto& [place, count] : {std::pair("device", 1), std::pair("pinned_host", 29)}) {
+    v1::PlanePlacement* plane = plan.add_planes();
+    plane->set_plane("weights");
+    plane->set_place(place);
+    plane->set_unit_count(count);
+  }
+  const std::string text = absl::StrJoin(ExplainedPlanLines(plan), "\n");
+  for (const char* part :
+       {"machine: H200", "65536 tokens a step, in micro-batches of 8192",
+        "28.0 GiB  AdamW's first moments, fp32", "weights, by unit: 1 on the GPU, 29 in pinned",
+        "about 4 s, 16384 tokens a second; set by the GPU's arithmetic",
+        "1 s ( 25 %)  the bus to the GPU", "GPU memory 16 GiB more: 0.25 s less a step",
+        "verdict: it fits"}) {
+    EXPECT_THAT(text, HasSubstr(part));
+  }
+}
+
+TEST(PlanTextTest, WhatIsNotPredictedIsNotExplained) {
+  v1::Plan plan;
+  plan.set_parameter_count(1000);
+  EXPECT_THAT(absl::StrJoin(ExplainedPlanLines(plan), "\n"), Not(HasSubstr("tokens a second")));
 }
 
 }  // namespace

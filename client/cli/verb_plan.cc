@@ -1,6 +1,8 @@
+#include <filesystem>
 #include <memory>
 #include <ostream>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "client/cli/job_file.h"
@@ -14,12 +16,23 @@ namespace megatrain {
 namespace {
 
 constexpr int64_t kModelConfigLimitBytes = int64_t{1} << 20;
+constexpr int64_t kMachineLimitBytes = int64_t{64} << 10;
 
 struct PlanFlags {
   std::string file;
   std::string model_config;
+  std::string machine;
   std::vector<std::string> settings;
 };
+
+// A file's content, where there is one of that name; else a name that the server may know.
+absl::StatusOr<std::string> MachineText(const std::string& machine) {
+  std::error_code error;
+  if (machine.empty() || !std::filesystem::is_regular_file(machine, error)) {
+    return machine;
+  }
+  return ReadTextFile(machine, kMachineLimitBytes);
+}
 
 absl::StatusOr<v1::PlanJobRequest> MakeRequest(const PlanFlags& flags) {
   if (flags.file.empty() && flags.model_config.empty()) {
@@ -35,6 +48,7 @@ absl::StatusOr<v1::PlanJobRequest> MakeRequest(const PlanFlags& flags) {
     MT_ASSIGN_OR_RETURN(*request.mutable_model_config_json(),
                         ReadTextFile(flags.model_config, kModelConfigLimitBytes));
   }
+  MT_ASSIGN_OR_RETURN(*request.mutable_machine(), MachineText(flags.machine));
   return request;
 }
 
@@ -46,7 +60,7 @@ absl::StatusOr<ExitCode> MakePlan(Session& session, const PlanFlags& flags) {
   if (session.wants_json()) {
     session.PrintJson(plan);
   } else {
-    for (const std::string& line : PlanLines(plan)) {
+    for (const std::string& line : ExplainedPlanLines(plan)) {
       session.out() << line << "\n";
     }
   }
@@ -61,11 +75,14 @@ void AddPlan(CLI::App& app, Verb& chosen) {
   verb->add_option("FILE", flags->file, "The job file, in YAML");
   verb->add_option("--model-config", flags->model_config,
                    "A config.json in place of the job's model: any known shape can be planned");
+  verb->add_option("--machine", flags->machine,
+                   "Plans for another machine: h200-1536g, rtx3090-128g, a100-pcie, or a file with "
+                   "what an engine measured of its own (machine/profile.json in a state folder)");
   verb->add_option("--set", flags->settings, "Lays key=value over the file: train.batch_rows=64")
       ->allow_extra_args(false);
   verb->footer(
       "Exit code 6 when it does not fit. Example: megatrain plan --model-config "
-      "config.json --set train.batch_rows=64");
+      "config.json --machine h200-1536g --set train.batch_rows=64");
   verb->callback([flags, &chosen] {
     chosen = [flags](Session& session) { return MakePlan(session, *flags); };
   });

@@ -4,6 +4,11 @@
 
 namespace megatrain {
 
+std::vector<std::string> Ablations() {
+  return {kWithoutDoubleBuffering, kWithoutSlabPool, kWithoutOverlap, kWithoutDeviceOptimizer,
+          kWithoutKeptActivations};
+}
+
 void AddBenchmarkFlags(CLI::App& app, BenchmarkFlags& flags) {
   app.add_option("--shape", flags.shape, "Shape of the model")->check(CLI::IsMember(ShapeNames()));
   app.add_option("--layers", flags.layers, "Layers; 0: the shape's own")
@@ -21,6 +26,8 @@ void AddBenchmarkFlags(CLI::App& app, BenchmarkFlags& flags) {
       ->check(CLI::Range(0, 1000));
   app.add_option("--hbm-limit-gib", flags.hbm_limit_gib, "Device memory to use; 0: what there is")
       ->check(CLI::NonNegativeNumber);
+  app.add_option("--host-limit-gib", flags.host_limit_gib, "Host memory to use; 0: what there is")
+      ->check(CLI::NonNegativeNumber);
   app.add_option("--order", flags.order, "Order of micro-batches")
       ->check(CLI::IsMember({"auto", "layer_major", "micro_batch_major"}));
   app.add_option("--keep", flags.keep, "Activations that layers keep for backward")
@@ -30,6 +37,26 @@ void AddBenchmarkFlags(CLI::App& app, BenchmarkFlags& flags) {
   app.add_option("--device-state-units", flags.device_state_units,
                  "Units whose optimizer state is on the device; -1: the planner's choice")
       ->check(CLI::Range(-1, 1000));
+  app.add_option("--device-weight-units", flags.device_weight_units,
+                 "Further units whose weights and gradients stay on the device, and whose state "
+                 "passes over the bus; -1: the planner's choice")
+      ->check(CLI::Range(-1, 1000));
+  app.add_option("--bus-update-units", flags.bus_update_units,
+                 "Units that stream and are updated over the bus; -1: the planner's choice")
+      ->check(CLI::Range(-1, 1000));
+  app.add_option("--host-boundary-layers", flags.host_boundary_layers,
+                 "Layers whose input waits on the host for backward; -1: the planner's choice")
+      ->check(CLI::Range(-1, 1000));
+  app.add_option(
+         "--host-kept-micro-batches", flags.host_kept_micro_batches,
+         "Micro-batches of which all that layers compute waits there; -1: the planner's choice")
+      ->check(CLI::Range(-1, 1000));
+  app.add_option("--weight-slots", flags.weight_slots,
+                 "Slots for the weights of layers that stream; 0: the planner's choice")
+      ->check(CLI::Range(0, 1000));
+  app.add_option("--without", flags.without, "Leaves something out, to see what it is worth")
+      ->delimiter(',')
+      ->check(CLI::IsMember(Ablations()));
   app.add_option("--compute-dtype", flags.compute_dtype,
                  "Precision of products; default: bf16 on a GPU, else fp32")
       ->check(CLI::IsMember({"bf16", "fp32"}));
@@ -45,6 +72,9 @@ void AddBenchmarkFlags(CLI::App& app, BenchmarkFlags& flags) {
   app.add_option("--matmul-choices", flags.matmul_choices,
                  "File of the fastest algorithms for matrix products on a GPU, measured and added "
                  "where it lacks them; none: the library's first choices");
+  app.add_option("--machine", flags.machine,
+                 "File of what was measured of this machine, for the prediction; measured and "
+                 "written when it is not there; none: an H200's speeds");
   app.add_option("--commit", flags.commit, "Commit of this program, for the record");
   app.add_option("--output", flags.output, "File to append the result to, as a line of JSON");
   app.add_option("--timeline", flags.timeline,

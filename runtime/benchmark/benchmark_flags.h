@@ -1,8 +1,10 @@
 #ifndef RUNTIME_BENCHMARK_BENCHMARK_FLAGS_H_
 #define RUNTIME_BENCHMARK_BENCHMARK_FLAGS_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "CLI/CLI.hpp"
 
@@ -19,22 +21,43 @@ struct BenchmarkFlags {
   int64_t steps = 10;
   int64_t warm_up = 3;
   int64_t profile_steps = 0;
-  double hbm_limit_gib = 0;  // 0: what there is
+  double hbm_limit_gib = 0;   // 0: what there is
+  double host_limit_gib = 0;  // the same
   std::string order = "auto";
   std::string keep = "auto";
   std::string weights = "auto";
-  int device_state_units = -1;  // -1: chosen
-  std::string compute_dtype;    // "": the backend's own
+  int device_state_units = -1;       // -1: chosen, as below
+  int device_weight_units = -1;      // whose states alone pass over the bus
+  int bus_update_units = -1;         // of those that stream
+  int host_boundary_layers = -1;     // whose inputs wait on the host for backward
+  int host_kept_micro_batches = -1;  // of which layers keep everything there
+  int weight_slots = 0;              // 0: chosen
+  std::vector<std::string> without;  // what is left out, to see what it is worth
+  std::string compute_dtype;         // "": the backend's own
   std::string attention = "fast";
   int folded_store = 0;  // layers that have memory of their own; 0: all
   int threads = 0;       // 0: one a processor
   uint64_t seed = 1;
   std::string matmul_choices;  // a file; "": first choices
+  std::string machine;         // a file that keeps what was measured; "": an H200's speeds
   std::string commit;
   std::string output;    // a file to append a JSON line to
   std::string timeline;  // a file to write the traced steps to
   std::string command;   // the whole line, for the record
+
+  bool leaves_out(const std::string& ablation) const {
+    return std::find(without.begin(), without.end(), ablation) != without.end();
+  }
 };
+
+// What --without leaves out: a second weight slot; a second gradient slot; the optimizer's work
+// beside the next step; every update on the device; whatever saves computing forward again.
+inline constexpr char kWithoutDoubleBuffering[] = "double_buffering";
+inline constexpr char kWithoutSlabPool[] = "slab_pool";
+inline constexpr char kWithoutOverlap[] = "optimizer_overlap";
+inline constexpr char kWithoutDeviceOptimizer[] = "device_optimizer";
+inline constexpr char kWithoutKeptActivations[] = "kept_activations";
+std::vector<std::string> Ablations();
 
 // What the program is asked for; `app` and `flags` outlive parsing.
 void AddBenchmarkFlags(CLI::App& app, BenchmarkFlags& flags);

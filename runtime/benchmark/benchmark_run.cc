@@ -9,12 +9,14 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/posix_file_system.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/benchmark/benchmark_setup.h"
 #include "runtime/benchmark/random_model.h"
 #include "runtime/benchmark/result_line.h"
 #include "runtime/planner/model_flops.h"
 #include "runtime/planner/planner.h"
+#include "runtime/trainer/measure_machine.h"
 #include "runtime/trainer/model_session.h"
 
 namespace megatrain {
@@ -25,6 +27,9 @@ constexpr int kDifferentSteps = 4;
 constexpr int kStepsOnTheirWay = 2;
 
 constexpr double kGibibyte = 1 << 30;
+
+// Buffers of the runs themselves: tokens of some steps, and what a library adds while it runs.
+constexpr int64_t kOwnHostBytes = int64_t{512} << 20;
 
 // What the pipeline may take of the device.
 absl::StatusOr<int64_t> UsableDeviceBytes(const BenchmarkFlags& flags, ComputeBackend& backend) {
@@ -37,11 +42,40 @@ absl::StatusOr<int64_t> UsableDeviceBytes(const BenchmarkFlags& flags, ComputeBa
   return PipelineDeviceBytes(device.total_bytes, device.free_bytes, limit_bytes);
 }
 
+int ThreadsOf(const BenchmarkFlags& flags) {
+  return flags.threads > 0 ? flags.threads : static_cast<int>(std::thread::hardware_concurrency());
+}
+
+absl::StatusOr<BenchmarkMachine> MachineOf(const BenchmarkFlags& flags,
+                                           const BenchmarkParts& parts) {
+  BenchmarkMachine machine{.backend = parts.backend.kind()};
+  if (!flags.machine.empty()) {
+    PosixFileSystem files;
+    MT_ASSIGN_OR_RETURN(const Machine known, KnowMachine(flags.machine, ThreadsOf(flags),
+                                                         parts.backend, files, parts.clock));
+    machine.speeds = known.profile.speeds;
+  }
+  MT_ASSIGN_OR_RETURN(machine.device_bytes, UsableDeviceBytes(flags, parts.backend));
+  MT_ASSIGN_OR_RETURN(const HostMemory host, ReadAvailableHostMemory(""));
+  machine.host_bytes = host.available_bytes;
+  if (flags.host_limit_gib > 0) {
+    const auto limit_bytes = static_cast<int64_t>(flags.host_limit_gib * kGibibyte);
+    machine.host_bytes = std::min(limit_bytes, machine.host_bytes);
+  }
+  return machine;
+}
+
 // Random steps through a session's pipeline.
 class BenchmarkRun {
  public:
   BenchmarkRun(const BenchmarkSetup& setup, const BenchmarkParts& parts, ModelSession& session)
       : setup_(setup), parts_(parts), session_(session) {}
+
+  // The optimizer's work beside the next step, unless it is left out.
+  bool overlaps() const {
+    const std::vector<std::string>& without = setup_.setting.without;
+    return std::find(without.begin(), without.end(), kWithoutOverlap) == without.end();
+  }
 
   absl::Status DrawSteps(uint64_t seed) {
     const int64_t row_tokens = setup_.step.row_tokens;
@@ -61,12 +95,16 @@ class BenchmarkRun {
     const absl::Duration start = parts_.clock.MonotonicNow();
     const int64_t first = next_step_;
     for (int64_t finished = 0; finished < count; ++finished) {
-      MT_RETURN_IF_ERROR(SubmitUpTo(first + std::min(count, finished + kStepsOnTheirWay)));
+      const int on_their_way = overlaps() ? kStepsOnTheirWay : 1;
+      MT_RETURN_IF_ERROR(SubmitUpTo(first + std::min(count, finished + on_their_way)));
       MT_ASSIGN_OR_RETURN(const StepResult result, session_.pipeline().WaitStep());
       if (!result.finite) {
         return absl::InternalError("a step of random weights was not finite");
       }
       last_loss_ = result.loss;
+      if (!overlaps()) {
+        MT_RETURN_IF_ERROR(session_.pipeline().WaitForUpdates());
+      }
     }
     MT_RETURN_IF_ERROR(session_.pipeline().WaitForUpdates());
     return parts_.clock.MonotonicNow() - start;
@@ -119,11 +157,15 @@ AllFigures Growth(const AllFigures& before, const AllFigures& after) {
 void SetFlops(const BenchmarkSetup& setup, BenchmarkFigures& figures) {
   const std::vector<int64_t> documents(setup.step.rows, setup.step.row_tokens);
   figures.model_flops_per_step = ModelFlops(setup.config, documents);
+  const PipelineOptions& options = setup.placement.pipeline;
   figures.hardware_flops_per_step = figures.model_flops_per_step;
   const double layers = static_cast<double>(setup.config.layer_count);
   for (int unit = 1; unit <= static_cast<int>(setup.config.layer_count); ++unit) {
+    const double share = options.kept_share(unit);
     figures.hardware_flops_per_step +=
-        RecomputeFlops(setup.config, setup.placement.pipeline.keep_of(unit), documents) / layers;
+        (share * RecomputeFlops(setup.config, options.keep_of(unit), documents) +
+         (1 - share) * RecomputeFlops(setup.config, KeepLevel::kNothing, documents)) /
+        layers;
   }
 }
 
@@ -171,14 +213,15 @@ absl::StatusOr<std::unique_ptr<ModelSession>> StartSession(const BenchmarkFlags&
 
 absl::StatusOr<BenchmarkFigures> Measure(const BenchmarkFlags& flags, const BenchmarkSetup& setup,
                                          const BenchmarkParts& parts, std::ostream& text) {
-  const int threads =
-      flags.threads > 0 ? flags.threads : static_cast<int>(std::thread::hardware_concurrency());
-  MT_ASSIGN_OR_RETURN(const auto session, StartSession(flags, setup, parts, threads));
+  MT_ASSIGN_OR_RETURN(const ProcessMemory before_session, ReadProcessMemory(""));
+  MT_ASSIGN_OR_RETURN(const auto session, StartSession(flags, setup, parts, ThreadsOf(flags)));
   BenchmarkRun run(setup, parts, *session);
   MT_RETURN_IF_ERROR(run.DrawSteps(flags.seed));
   MT_RETURN_IF_ERROR(run.Run(flags.warm_up).status());
-  BenchmarkFigures figures{.predicted_step_seconds = setup.placement.predicted_step_seconds,
-                           .planned_device_bytes = session->pipeline().device_bytes()};
+  BenchmarkFigures figures{.predicted = setup.placement.predicted,
+                           .planned_device_bytes = session->pipeline().device_bytes(),
+                           .planned_host_bytes = before_session.resident_bytes +
+                                                 setup.planned_host_bytes + kOwnHostBytes};
   const AllFigures before = session->pipeline().Figures();
   MT_ASSIGN_OR_RETURN(figures.elapsed, run.Run(flags.steps));
   figures.streams = Growth(before, session->pipeline().Figures());
@@ -201,9 +244,8 @@ absl::Status RunBenchmark(const BenchmarkFlags& flags, const BenchmarkParts& par
   if (flags.profile_steps > 0 && parts.tracer == nullptr) {
     return absl::InvalidArgumentError("--profile-steps: this backend cannot be traced");
   }
-  MT_ASSIGN_OR_RETURN(const int64_t device_bytes, UsableDeviceBytes(flags, parts.backend));
-  MT_ASSIGN_OR_RETURN(BenchmarkSetup setup,
-                      SetUpBenchmark(flags, parts.backend.kind(), device_bytes));
+  MT_ASSIGN_OR_RETURN(const BenchmarkMachine machine, MachineOf(flags, parts));
+  MT_ASSIGN_OR_RETURN(BenchmarkSetup setup, SetUpBenchmark(flags, machine));
   setup.setting.backend = BackendName(parts.backend.kind());
   setup.setting.machine = absl::StrCat(parts.backend.DeviceName(), "; host with ",
                                        std::thread::hardware_concurrency(), " processors");

@@ -77,6 +77,33 @@ TEST(BenchmarkRunTest, LossesDoNotDependOnThePlacement) {
   EXPECT_EQ(losses[0], losses[2]);
 }
 
+TEST(BenchmarkRunTest, HostMemoryStaysWithinThePlan) {
+  const BenchmarkFlags flags = SmallRun("memory.jsonl");
+  SystemClock clock;
+  const auto backend = MakeCpuBackend(1);
+  std::ostringstream text;
+  ASSERT_TRUE(
+      RunBenchmark(flags, {.backend = *backend, .tracer = nullptr, .clock = clock}, text).ok());
+  const nlohmann::json line = LastLine(flags.output);
+  EXPECT_LE(line.at("peak_host_bytes"), line.at("planned_host_bytes"));
+}
+
+TEST(BenchmarkRunTest, WhatIsLeftOutChangesNoLoss) {
+  SystemClock clock;
+  const auto backend = MakeCpuBackend(1);
+  std::vector<double> losses;
+  for (const std::vector<std::string>& without : {std::vector<std::string>{}, Ablations()}) {
+    BenchmarkFlags flags = SmallRun("ablations.jsonl");
+    flags.without = without;
+    std::ostringstream text;
+    const absl::Status status =
+        RunBenchmark(flags, {.backend = *backend, .tracer = nullptr, .clock = clock}, text);
+    ASSERT_TRUE(status.ok()) << status;
+    losses.push_back(LastLine(flags.output).at("last_loss"));
+  }
+  EXPECT_EQ(losses[0], losses[1]);
+}
+
 TEST(BenchmarkRunTest, ACpuHasNoTrace) {
   BenchmarkFlags flags = SmallRun("trace.jsonl");
   flags.profile_steps = 1;

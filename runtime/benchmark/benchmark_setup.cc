@@ -9,6 +9,9 @@
 #include "runtime/base/status_macros.h"
 #include "runtime/config/model_layout.h"
 #include "runtime/config/shapes.h"
+#include "runtime/hoststore/host_store.h"
+#include "runtime/hoststore/pinned_arena.h"
+#include "runtime/pipeline/device_memory.h"
 #include "runtime/planner/planner.h"
 
 namespace megatrain {
@@ -68,13 +71,46 @@ ComputeSetting ComputeSettingOf(const BenchmarkFlags& flags, Backend backend) {
               flags.attention == "fast" ? AttentionMode::kFast : AttentionMode::kDeterministic};
 }
 
+// A count that is chosen when it is below 0.
+std::optional<int> CountOf(int flag) { return flag < 0 ? std::nullopt : std::optional(flag); }
+
+void LeaveOut(const BenchmarkFlags& flags, PlacementRequest& request) {
+  if (flags.leaves_out(kWithoutDoubleBuffering)) {
+    request.weight_slot_count = 1;
+  }
+  if (flags.leaves_out(kWithoutSlabPool)) {
+    request.gradient_slot_count = 1;
+  }
+  if (flags.leaves_out(kWithoutDeviceOptimizer)) {
+    request.device_state_units = 0;
+    request.device_weight_units = 0;
+    request.bus_update_units = 0;
+  }
+  if (flags.leaves_out(kWithoutKeptActivations)) {
+    request.keep_level = KeepLevel::kNothing;
+  }
+}
+
+int64_t StoreBytes(const BenchmarkFlags& flags, const BenchmarkSetup& setup) {
+  const HostStore::Options options{
+      .gradient_bytes = static_cast<int>(SizeBytes(setup.compute.dtype)),
+      .fold_layers = flags.folded_store};
+  int64_t sum = 0;
+  for (const auto& [plane, size_bytes] : HostStore::Bytes(setup.layout, options)) {
+    sum += size_bytes;
+  }
+  return sum;
+}
+
 PlacementRequest RequestOf(const BenchmarkFlags& flags, const BenchmarkSetup& setup,
-                           int64_t device_bytes) {
+                           const BenchmarkMachine& machine) {
   PlacementRequest request{.step = setup.step,
                            .compute_dtype = setup.compute.dtype,
-                           .device_bytes = device_bytes,
+                           .device_bytes = machine.device_bytes,
+                           .host_bytes = machine.host_bytes - StoreBytes(flags, setup),
                            .micro_batch_rows = flags.micro_batch_tokens / flags.sequence_length,
-                           .keep_level = KeepByName(flags.keep)};
+                           .keep_level = KeepByName(flags.keep),
+                           .fold_stash_layers = flags.folded_store};
   if (setup.compute.backend == Backend::kCpu) {
     request.keep_level = KeepLevel::kNothing;  // its templates keep nothing
   }
@@ -85,9 +121,13 @@ PlacementRequest RequestOf(const BenchmarkFlags& flags, const BenchmarkSetup& se
   if (flags.weights != "auto") {
     request.resident_weights = flags.weights == "resident";
   }
-  if (flags.device_state_units >= 0) {
-    request.device_state_units = flags.device_state_units;
-  }
+  request.device_state_units = CountOf(flags.device_state_units);
+  request.device_weight_units = CountOf(flags.device_weight_units);
+  request.bus_update_units = CountOf(flags.bus_update_units);
+  request.host_boundary_layers = CountOf(flags.host_boundary_layers);
+  request.host_kept_micro_batches = CountOf(flags.host_kept_micro_batches);
+  request.weight_slot_count = flags.weight_slots;
+  LeaveOut(flags, request);
   return request;
 }
 
@@ -107,14 +147,28 @@ BenchmarkSetting SettingOf(const BenchmarkFlags& flags, const BenchmarkSetup& se
   if (flags.hbm_limit_gib > 0) {
     setting.hbm_limit_gib = flags.hbm_limit_gib;
   }
+  if (flags.host_limit_gib > 0) {
+    setting.host_limit_gib = flags.host_limit_gib;
+  }
   setting.compute_dtype = setup.compute.dtype == ComputeDtype::kBfloat16 ? "bf16" : "fp32";
   setting.attention = flags.attention;
   setting.order = std::string(OrderName(options.order));
   setting.keep = DescribeKeep(options, setup.config.layer_count);
   setting.resident_weights = options.resident_weights;
-  setting.device_state_units =
-      std::count(options.updates.begin(), options.updates.end(), UpdatePlacement::kDevice);
+  setting.weight_slots = options.weight_slot_count;
+  const auto units_at = [&](UpdatePlacement placement) {
+    return std::count(options.updates.begin(), options.updates.end(), placement);
+  };
+  setting.device_state_units = units_at(UpdatePlacement::kDevice);
+  setting.device_weight_units = units_at(UpdatePlacement::kOverBusResident);
+  setting.bus_update_units = units_at(UpdatePlacement::kOverBus);
+  setting.host_boundary_layers =
+      std::count(options.boundary_on_host.begin(), options.boundary_on_host.end(), true);
+  setting.host_kept_micro_batches =
+      options.kept_on_host.empty() ? 0
+                                   : options.CountKept(KeptPlace::kHost, options.max_micro_batches);
   setting.units = static_cast<int64_t>(options.updates.size());
+  setting.without = flags.without;
   setting.folded = flags.folded_store > 0;
   setting.commit = flags.commit;
   setting.command = flags.command;
@@ -123,26 +177,30 @@ BenchmarkSetting SettingOf(const BenchmarkFlags& flags, const BenchmarkSetup& se
 
 }  // namespace
 
-absl::StatusOr<BenchmarkSetup> SetUpBenchmark(const BenchmarkFlags& flags, Backend backend,
-                                              int64_t device_bytes) {
+absl::StatusOr<BenchmarkSetup> SetUpBenchmark(const BenchmarkFlags& flags,
+                                              const BenchmarkMachine& machine) {
   MT_RETURN_IF_ERROR(CheckCuts(flags));
   BenchmarkSetup setup;
   MT_ASSIGN_OR_RETURN(ModelConfig shape, ShapeByName(flags.shape));
   MT_ASSIGN_OR_RETURN(setup.config, Resized(std::move(shape), flags.layers, flags.width));
-  setup.compute = ComputeSettingOf(flags, backend);
+  setup.layout = MakeModelLayout(setup.config);
+  setup.compute = ComputeSettingOf(flags, machine.backend);
   setup.step = {.rows = flags.tokens / flags.sequence_length, .row_tokens = flags.sequence_length};
-  const PlacementRequest request = RequestOf(flags, setup, device_bytes);
+  const PlacementRequest request = RequestOf(flags, setup, machine);
   const BackendMemory memory = MakeBackendMemory(
       setup.config, setup.compute,
       {.document_tokens = flags.sequence_length, .row_tokens = flags.sequence_length});
-  std::optional<Placement> placement = ChoosePlacement(setup.config, MakeModelLayout(setup.config),
-                                                       request, memory, MachineSpeeds{});
+  std::optional<Placement> placement =
+      ChoosePlacement(setup.config, setup.layout, request, memory, machine.speeds);
   if (!placement) {
     return absl::ResourceExhaustedError(absl::StrCat("no placement of this shape and step fits ",
-                                                     FormatBytes(device_bytes),
+                                                     FormatBytes(machine.device_bytes),
                                                      " of device memory under these flags"));
   }
   setup.placement = std::move(*placement);
+  setup.planned_host_bytes =
+      StoreBytes(flags, setup) +
+      PinnedArena::Bytes(MapDeviceMemory(setup.layout, setup.placement.pipeline).host_parts);
   setup.setting = SettingOf(flags, setup);
   return setup;
 }

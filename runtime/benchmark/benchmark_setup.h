@@ -9,7 +9,10 @@
 #include "runtime/benchmark/benchmark_flags.h"
 #include "runtime/benchmark/result_line.h"
 #include "runtime/config/model_config.h"
+#include "runtime/config/model_layout.h"
 #include "runtime/planner/backend_memory.h"
+#include "runtime/planner/machine.h"
+#include "runtime/planner/machine_speeds.h"
 #include "runtime/planner/placement.h"
 
 namespace megatrain {
@@ -18,14 +21,24 @@ struct BenchmarkSetup {
   ModelConfig config;
   ComputeSetting compute;
   StepRows step;
+  ModelLayout layout;
   Placement placement;
-  BenchmarkSetting setting;  // without machine and backend's name
+  int64_t planned_host_bytes = 0;  // of store and stash; the process has more
+  BenchmarkSetting setting;        // without machine and backend's name
 };
 
-// `device_bytes` is what the pipeline may take. INVALID_ARGUMENT for flags that do not go together,
+// What a placement may take, and what it is predicted for.
+struct BenchmarkMachine {
+  Backend backend = Backend::kCpu;
+  int64_t device_bytes = 0;  // that the pipeline may take
+  int64_t host_bytes = 0;    // that store and pipeline may take
+  MachineSpeeds speeds;
+};
+
+// INVALID_ARGUMENT for flags that do not go together,
 // RESOURCE_EXHAUSTED when no placement fits.
-absl::StatusOr<BenchmarkSetup> SetUpBenchmark(const BenchmarkFlags& flags, Backend backend,
-                                              int64_t device_bytes);
+absl::StatusOr<BenchmarkSetup> SetUpBenchmark(const BenchmarkFlags& flags,
+                                              const BenchmarkMachine& machine);
 
 }  // namespace megatrain
 

@@ -5,10 +5,15 @@
 namespace megatrain {
 namespace {
 
-constexpr int64_t kLargeGpu = int64_t{138} << 30;
+BenchmarkMachine LargeGpu() {
+  return {.backend = Backend::kCuda,
+          .device_bytes = int64_t{138} << 30,
+          .host_bytes = int64_t{1024} << 30,
+          .speeds = {}};
+}
 
 TEST(BenchmarkSetupTest, ThePlannerChoosesWhatIsLeftOpen) {
-  const BenchmarkSetup setup = SetUpBenchmark({}, Backend::kCuda, kLargeGpu).value();
+  const BenchmarkSetup setup = SetUpBenchmark({}, LargeGpu()).value();
   EXPECT_EQ(setup.step.rows, 64);
   EXPECT_EQ(setup.compute.dtype, ComputeDtype::kBfloat16);
   EXPECT_EQ(setup.setting.order, "micro_batch_major");
@@ -31,7 +36,7 @@ TEST(BenchmarkSetupTest, FlagsAreHeeded) {
   flags.attention = "deterministic";
   flags.hbm_limit_gib = 64;
   flags.folded_store = 4;
-  const BenchmarkSetup setup = SetUpBenchmark(flags, Backend::kCuda, kLargeGpu).value();
+  const BenchmarkSetup setup = SetUpBenchmark(flags, LargeGpu()).value();
   EXPECT_EQ(setup.setting.micro_batch_tokens, 2048);
   EXPECT_EQ(setup.setting.order, "layer_major");
   EXPECT_EQ(setup.setting.keep, "projections");
@@ -43,17 +48,32 @@ TEST(BenchmarkSetupTest, FlagsAreHeeded) {
   EXPECT_TRUE(setup.setting.folded);
 }
 
+TEST(BenchmarkSetupTest, WhatIsLeftOutIsNotPlaced) {
+  BenchmarkFlags flags;
+  flags.hbm_limit_gib = 64;
+  flags.order = "layer_major";
+  flags.weights = "streamed";
+  flags.without = Ablations();
+  const BenchmarkSetup setup = SetUpBenchmark(flags, LargeGpu()).value();
+  const PipelineOptions& options = setup.placement.pipeline;
+  EXPECT_EQ(options.weight_slot_count, 1);
+  EXPECT_EQ(options.gradient_slot_count, 1);
+  EXPECT_EQ(setup.setting.keep, "nothing");
+  EXPECT_EQ(setup.setting.device_state_units, 0);
+  EXPECT_EQ(setup.setting.bus_update_units, 0);
+  EXPECT_EQ(setup.setting.without, Ablations());
+}
+
 TEST(BenchmarkSetupTest, WhatCannotBeRunIsRefused) {
   BenchmarkFlags flags;
-  EXPECT_EQ(SetUpBenchmark(flags, Backend::kCuda, 1 << 30).status().code(),
-            absl::StatusCode::kResourceExhausted);
+  BenchmarkMachine small = LargeGpu();
+  small.device_bytes = int64_t{1} << 30;
+  EXPECT_EQ(SetUpBenchmark(flags, small).status().code(), absl::StatusCode::kResourceExhausted);
   flags.tokens = 1000;
-  EXPECT_EQ(SetUpBenchmark(flags, Backend::kCuda, kLargeGpu).status().code(),
-            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(SetUpBenchmark(flags, LargeGpu()).status().code(), absl::StatusCode::kInvalidArgument);
   flags.tokens = 4096;
   flags.micro_batch_tokens = 1000;
-  EXPECT_EQ(SetUpBenchmark(flags, Backend::kCuda, kLargeGpu).status().code(),
-            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(SetUpBenchmark(flags, LargeGpu()).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
 }  // namespace

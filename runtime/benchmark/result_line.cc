@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "nlohmann/json.hpp"
 
 namespace megatrain {
@@ -10,6 +11,7 @@ namespace {
 constexpr double kTera = 1e12;
 constexpr double kGibibyte = 1 << 30;
 constexpr double kNanosecondsPerSecond = 1e9;
+constexpr double kLeastToldSeconds = 5e-4;  // that a stream waits in a step
 
 // Rates and times of one step.
 struct Speed {
@@ -58,14 +60,36 @@ void AddSetting(const BenchmarkSetting& setting, nlohmann::ordered_json& line) {
   if (setting.hbm_limit_gib) {
     line["hbm_limit_gib"] = *setting.hbm_limit_gib;
   }
+  line["host_limit_gib"] = nullptr;
+  if (setting.host_limit_gib) {
+    line["host_limit_gib"] = *setting.host_limit_gib;
+  }
   line["compute_dtype"] = setting.compute_dtype;
   line["attention"] = setting.attention;
   line["order"] = setting.order;
   line["keep"] = setting.keep;
   line["resident_weights"] = setting.resident_weights;
+  line["weight_slots"] = setting.weight_slots;
   line["device_state_units"] = setting.device_state_units;
+  line["device_weight_units"] = setting.device_weight_units;
+  line["bus_update_units"] = setting.bus_update_units;
   line["units"] = setting.units;
+  line["host_boundary_layers"] = setting.host_boundary_layers;
+  line["host_kept_micro_batches"] = setting.host_kept_micro_batches;
   line["folded"] = setting.folded;
+  line["without"] = setting.without;
+}
+
+// Seconds of one step, by resource and by what the compute stream waits for.
+void AddPrediction(const SimulatedStep& predicted, nlohmann::ordered_json& line) {
+  for (const Resource resource : kAllResources) {
+    line["predicted_busy_seconds"][std::string(ResourceName(resource))] =
+        predicted.busy_seconds[static_cast<size_t>(resource)];
+  }
+  for (const WaitReason reason : kAllWaitReasons) {
+    line["predicted_compute_wait_seconds"][std::string(WaitReasonName(reason))] =
+        predicted.compute_waits[static_cast<size_t>(reason)];
+  }
 }
 
 // Seconds of one step, by stream.
@@ -83,6 +107,28 @@ void AddStreams(const BenchmarkSetting& setting, const BenchmarkFigures& figures
   }
 }
 
+// A line a stream: busy seconds of a step, and what it waited for.
+void AppendStreams(const BenchmarkSetting& setting, const BenchmarkFigures& figures,
+                   std::string& text) {
+  const double steps = static_cast<double>(setting.steps);
+  absl::StrAppend(&text, "  predicted busy seconds a step:");
+  for (const Resource resource : kAllResources) {
+    absl::StrAppendFormat(&text, " %s %.4f", std::string(ResourceName(resource)),
+                          figures.predicted.busy_seconds[static_cast<size_t>(resource)]);
+  }
+  for (const StreamKind kind : kAllStreams) {
+    const StreamFigures& stream = figures.streams[static_cast<size_t>(kind)];
+    absl::StrAppendFormat(&text, "\n  %s: busy %.4f s a step", std::string(StreamName(kind)),
+                          absl::ToDoubleSeconds(stream.busy) / steps);
+    for (const WaitReason reason : kAllWaitReasons) {
+      const double seconds = absl::ToDoubleSeconds(stream.wait(reason)) / steps;
+      if (seconds >= kLeastToldSeconds) {
+        absl::StrAppendFormat(&text, ", %s %.4f", std::string(WaitReasonName(reason)), seconds);
+      }
+    }
+  }
+}
+
 }  // namespace
 
 std::string ToJsonLine(const BenchmarkSetting& setting, const BenchmarkFigures& figures) {
@@ -94,7 +140,7 @@ std::string ToJsonLine(const BenchmarkSetting& setting, const BenchmarkFigures& 
   line["tokens_per_second"] = speed.tokens_per_second;
   line["loss_tokens_per_second"] = speed.loss_tokens_per_second;
   line["step_seconds"] = speed.step_seconds;
-  line["predicted_step_seconds"] = figures.predicted_step_seconds;
+  line["predicted_step_seconds"] = figures.predicted.seconds;
   line["kernel_time_share"] = nullptr;
   line["kernel_busy_share"] = nullptr;
   if (figures.traced) {
@@ -103,8 +149,10 @@ std::string ToJsonLine(const BenchmarkSetting& setting, const BenchmarkFigures& 
     line["kernel_busy_share"] = shares.busy;
   }
   AddStreams(setting, figures, line);
+  AddPrediction(figures.predicted, line);
   line["planned_device_bytes"] = figures.planned_device_bytes;
   line["peak_device_bytes"] = figures.peak_device_bytes;
+  line["planned_host_bytes"] = figures.planned_host_bytes;
   line["peak_host_bytes"] = figures.peak_host_bytes;
   line["last_loss"] = figures.loss;
   line["backend"] = setting.backend;
@@ -123,26 +171,29 @@ std::string ToText(const BenchmarkSetting& setting, const BenchmarkFigures& figu
       setting.shape, setting.layers, setting.tokens_per_step, setting.sequence_length,
       setting.micro_batch_tokens, speed.model_tflops, speed.hardware_tflops,
       speed.tokens_per_second, speed.loss_tokens_per_second, speed.step_seconds,
-      figures.predicted_step_seconds);
+      figures.predicted.seconds);
   absl::StrAppendFormat(
       &text,
-      "  %s, %s attention, %s, keeps %s, weights %s, state of %d of %d units on the device%s; "
-      "device %.2f GiB planned, %.2f GiB at most; host %.2f GiB at most; loss %.4f\n",
+      "  %s, %s attention, %s, keeps %s, weights %s in %d slots; of %d units %d are updated on the "
+      "device, %d there with their states passing, %d over the bus; of %d "
+      "layers %d inputs, of a step %d micro-batches wait on the host%s%s; device %.2f GiB planned, "
+      "%.2f GiB "
+      "at most; host %.2f GiB planned, %.2f GiB at most; loss %.4f\n",
       setting.compute_dtype, setting.attention, setting.order, setting.keep,
-      setting.resident_weights ? "resident" : "streamed", setting.device_state_units, setting.units,
+      setting.resident_weights ? "resident" : "streamed", setting.weight_slots, setting.units,
+      setting.device_state_units, setting.device_weight_units, setting.bus_update_units,
+      setting.layers, setting.host_boundary_layers, setting.host_kept_micro_batches,
+      setting.without.empty() ? ""
+                              : absl::StrCat("; without ", absl::StrJoin(setting.without, ",")),
       setting.folded ? ", folded store: speed only, nothing is learned" : "",
       static_cast<double>(figures.planned_device_bytes) / kGibibyte,
       static_cast<double>(figures.peak_device_bytes) / kGibibyte,
+      static_cast<double>(figures.planned_host_bytes) / kGibibyte,
       static_cast<double>(figures.peak_host_bytes) / kGibibyte, figures.loss);
-  absl::StrAppend(&text, "  busy seconds a step:");
-  for (const StreamKind kind : kAllStreams) {
-    absl::StrAppendFormat(&text, " %s %.4f", std::string(StreamName(kind)),
-                          absl::ToDoubleSeconds(figures.streams[static_cast<size_t>(kind)].busy) /
-                              static_cast<double>(setting.steps));
-  }
+  AppendStreams(setting, figures, text);
   if (figures.traced) {
     const Shares shares = SharesOf(*figures.traced);
-    absl::StrAppendFormat(&text, "; kernels %.1f %% of the wall time (%.1f %% with any running)",
+    absl::StrAppendFormat(&text, "\n  kernels %.1f %% of the wall time (%.1f %% with any running)",
                           100 * shares.sum, 100 * shares.busy);
   }
   return text + "\n";

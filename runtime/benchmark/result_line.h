@@ -7,10 +7,12 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "runtime/benchmark/timeline.h"
 #include "runtime/device/stream_figures.h"
+#include "runtime/planner/step_simulation.h"
 
 namespace megatrain {
 
@@ -27,13 +29,20 @@ struct BenchmarkSetting {
   int64_t steps = 0;  // timed
   int64_t warm_up_steps = 0;
   std::optional<double> hbm_limit_gib;
+  std::optional<double> host_limit_gib;
   std::string compute_dtype;
   std::string attention;
   std::string order;
   std::string keep;
   bool resident_weights = false;
-  int64_t device_state_units = 0;  // of `units`
+  int64_t weight_slots = 0;
+  int64_t device_state_units = 0;   // of `units`, as the next two
+  int64_t device_weight_units = 0;  // whose states pass over the bus
+  int64_t bus_update_units = 0;     // that stream and are updated over the bus
   int64_t units = 0;
+  int64_t host_boundary_layers = 0;
+  int64_t host_kept_micro_batches = 0;
+  std::vector<std::string> without;
   bool folded = false;
   std::string backend;
   std::string machine;
@@ -47,10 +56,11 @@ struct BenchmarkFigures {
   std::array<StreamFigures, kStreamCount> streams;  // what they grew by
   double model_flops_per_step = 0;
   double hardware_flops_per_step = 0;  // with what is computed twice
-  double predicted_step_seconds = 0;
+  SimulatedStep predicted;
   double loss = 0;  // of the last step; of random tokens, it says only that the run was sane
   int64_t planned_device_bytes = 0;
   int64_t peak_device_bytes = 0;  // 0: the device is the host
+  int64_t planned_host_bytes = 0;
   int64_t peak_host_bytes = 0;
   // Of further steps, traced: kernels, and the wall time they are held against.
   struct Traced {

@@ -28,7 +28,8 @@ BenchmarkFigures Figures() {
   figures.elapsed = absl::Seconds(40);
   figures.model_flops_per_step = 2e15;
   figures.hardware_flops_per_step = 3e15;
-  figures.predicted_step_seconds = 3.5;
+  figures.predicted.seconds = 3.5;
+  figures.predicted.busy_seconds[static_cast<int>(Resource::kBusUp)] = 0.25;
   figures.streams[0].busy = absl::Seconds(39);
   figures.streams[1].waits[static_cast<int>(WaitReason::kSlotFree)] = absl::Seconds(5);
   figures.peak_device_bytes = int64_t{130} << 30;
@@ -46,6 +47,7 @@ TEST(ResultLineTest, JsonHoldsRatesOfAStep) {
   EXPECT_EQ(line.at("hbm_limit_gib"), 64.0);
   EXPECT_DOUBLE_EQ(line.at("step_seconds"), 4.0);
   EXPECT_DOUBLE_EQ(line.at("predicted_step_seconds"), 3.5);
+  EXPECT_DOUBLE_EQ(line.at("predicted_busy_seconds").at("bus_up"), 0.25);
   EXPECT_DOUBLE_EQ(line.at("tokens_per_second"), 16384.0);
   EXPECT_DOUBLE_EQ(line.at("loss_tokens_per_second"), 16368.0);
   EXPECT_DOUBLE_EQ(line.at("model_tflops"), 500.0);
@@ -66,6 +68,7 @@ TEST(ResultLineTest, WhatWasNotLimitedOrTracedIsNull) {
   figures.traced.reset();
   const nlohmann::json line = nlohmann::json::parse(ToJsonLine(setting, figures));
   EXPECT_TRUE(line.at("hbm_limit_gib").is_null());
+  EXPECT_TRUE(line.at("host_limit_gib").is_null());
   EXPECT_TRUE(line.at("kernel_time_share").is_null());
   EXPECT_TRUE(line.at("kernel_busy_share").is_null());
 }
@@ -76,6 +79,9 @@ TEST(ResultLineTest, TextSaysWhatAFoldedRunIsGoodFor) {
             std::string::npos);
   EXPECT_NE(ToText(setting, Figures()).find("kernels 97.5 % of the wall time"), std::string::npos);
   EXPECT_EQ(ToText(setting, Figures()).find("folded"), std::string::npos);
+  EXPECT_NE(ToText(setting, Figures()).find("h2d: busy 0.0000 s a step, slot_free 0.5000"),
+            std::string::npos)
+      << ToText(setting, Figures());
   setting.folded = true;
   EXPECT_NE(ToText(setting, Figures()).find("nothing is learned"), std::string::npos);
 }

@@ -7,7 +7,7 @@
 #include "runtime/kernels/attention_shape.h"
 #include "runtime/model/layer_template.h"
 #include "runtime/planner/machine.h"
-#include "runtime/planner/placement.h"
+#include "runtime/planner/placement_choice.h"
 
 namespace megatrain {
 

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "runtime/planner/machine_speeds.h"
 
 namespace megatrain {
 
@@ -25,6 +26,7 @@ struct MachineProfile {
   int64_t device_memory_bytes = 0;
   // Resident memory of the engine with its libraries and without a job.
   int64_t engine_baseline_bytes = 0;
+  MachineSpeeds speeds;
 };
 
 // What a pipeline may take of a GPU's memory: what is free, less a reserve for what libraries load

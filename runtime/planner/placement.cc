@@ -1,9 +1,16 @@
 #include "runtime/planner/placement.h"
 
 #include <algorithm>
+#include <array>
+#include <functional>
+#include <limits>
+#include <numeric>
+#include <utility>
 #include <vector>
 
+#include "runtime/hoststore/pinned_arena.h"
 #include "runtime/pipeline/device_memory.h"
+#include "runtime/planner/step_prediction.h"
 
 namespace megatrain {
 namespace {
@@ -22,93 +29,189 @@ constexpr std::array kKeepLevels = {KeepLevel::kAll, KeepLevel::kProjections, Ke
 // A smaller micro-batch must be predicted to be that much faster to be taken.
 constexpr double kWorthwhile = 0.995;
 
+// What kernels lose to work beside them, of that work's time: the device's memory, launches that
+// come late. Not predicted, but it decides between steps that are predicted to be equal.
+constexpr double kInterference = 0.02;
+
+// A change of a placement that is no better than this is none.
+constexpr double kImproves = 0.9995;
+
 constexpr int kDefaultSlotCount = 2;
 
-// All that distinguishes one placement from another.
-struct Choice {
-  MicroBatchOrder order = MicroBatchOrder::kLayerMajor;
-  int64_t micro_batch_rows = 1;
-  bool resident_weights = false;
-  KeepLevel keep = KeepLevel::kNothing;  // of every layer
-  int full_keep_layers = 0;              // of the last so many layers: everything
-  int device_state_units = 0;
+// Of a step that are told apart.
+constexpr int kMostMicroBatches = 64;
+
+// Fewer make copies wait for each other; more take up no jitter.
+constexpr int kLeastStashSlots = 3;
+constexpr int kMostStashSlots = 9;
+
+// Of the first choices, so many are improved.
+constexpr int kImprovedCount = 3;
+
+// Rounds over all numbers of a choice; the first ones gain nearly all.
+constexpr int kMostRounds = 3;
+
+// Values of a number that are tried, beside its neighbours.
+constexpr int kGrid = 6;
+
+// A number of a choice. One that fills takes what memory there is: more of it is never slower.
+struct Dimension {
+  int Choice::* count;
+  int least;
+  int most;
+  bool fills;
+
+  bool is_fixed() const { return least == most; }
 };
 
-// The largest value in [0, limit] for which `fits`, or -1. Whatever fits with more fits with less.
-int LargestThat(int limit, const std::function<bool(int)>& fits) {
-  int low = -1;
-  for (int high = limit + 1; high - low > 1;) {
+struct Candidate {
+  Choice choice;
+  double score = 0;  // seconds, with what cannot be predicted counted in
+};
+
+double ScoreOf(const SimulatedStep& step) {
+  const double all = std::accumulate(step.busy_seconds.begin(), step.busy_seconds.end(), 0.0);
+  return step.seconds +
+         kInterference * (all - step.busy_seconds[static_cast<size_t>(Resource::kCompute)]);
+}
+
+// The largest value in [least, most] for which `fits`, or least. Whatever fits with more fits with
+// less.
+int LargestThat(int least, int most, const std::function<bool(int)>& fits) {
+  int low = least;
+  for (int high = most + 1; high - low > 1;) {
     const int middle = low + (high - low) / 2;
     (fits(middle) ? low : high) = middle;
   }
   return low;
 }
 
-class Chooser {
- public:
-  Chooser(const ModelConfig& config, const ModelLayout& layout, const PlacementRequest& request,
-          const BackendMemory& memory, const MachineSpeeds& speeds)
-      : config_(config), layout_(layout), request_(request), memory_(memory), speeds_(speeds) {}
+// [fixed, fixed], or [least, most].
+Dimension Between(int Choice::* count, std::optional<int> fixed, int least, int most, bool fills) {
+  return {count, fixed.value_or(least), fixed.value_or(most), fills};
+}
 
-  Placement Place(const Choice& choice) const {
-    Placement placement{.pipeline = Options(choice), .micro_batch_rows = choice.micro_batch_rows};
-    placement.predicted_step_seconds =
-        PredictStepSeconds(config_, layout_, request_.step, placement.pipeline, speeds_);
-    return placement;
+int64_t HostBytes(const DeviceMemoryMap& map) { return PinnedArena::Bytes(map.host_parts); }
+
+class Search {
+ public:
+  Search(const ModelConfig& config, const ModelLayout& layout, const PlacementRequest& request,
+         const BackendMemory& memory, const MachineSpeeds& speeds)
+      : request_(request),
+        subject_{layout, request.step, request.compute_dtype, memory, request.fold_stash_layers},
+        predictor_{config, layout, request.step, speeds} {
+    const int layers = layout.layer_count();
+    const int units = layers + 2;
+    const auto no_keep = request.keep_level ? std::optional(0) : std::nullopt;
+    dimensions_ = {
+        Between(&Choice::device_units, request.device_state_units, 0, units, true),
+        Between(&Choice::full_keep_layers, no_keep, 0, layers, true),
+        SlotDimension(layers),
+        Between(&Choice::device_weight_units, request.device_weight_units, 0, units, false),
+        Between(&Choice::bus_units, request.bus_update_units, 0, units, false),
+        Between(&Choice::host_boundary_layers, request.host_boundary_layers, 0, layers, false),
+        Between(&Choice::host_kept_micro_batches,
+                request.keep_level ? 0 : request.host_kept_micro_batches, 0, kMostMicroBatches,
+                false),
+        Between(&Choice::stash_slots, std::nullopt, kLeastStashSlots, kMostStashSlots, false),
+    };
   }
 
-  std::optional<Placement> Best() const {
-    std::optional<Placement> best;
-    for (const Choice& start : Starts()) {
-      for (const KeepLevel keep : Levels()) {
-        Choice choice = start;
-        choice.keep = keep;
-        for (const bool states_first : {true, false}) {
-          if (Fill(states_first, choice)) {
-            TakeBetter(Place(choice), best);
-          }
-        }
+  std::optional<Candidate> Best() const {
+    std::vector<Candidate> firsts = FirstChoices();
+    std::optional<Candidate> best;
+    for (const Candidate& first : firsts) {
+      const Candidate improved = Improve(first);
+      if (!best || improved.score < kWorthwhile * best->score) {
+        best = improved;
       }
     }
     return best;
   }
 
+  // Of those that the host has room for, if there are any.
   Choice Smallest() const {
-    Choice smallest = Starts().back();
-    for (const Choice& choice : Starts()) {
-      if (ArenaBytes(choice) < ArenaBytes(smallest)) {
-        smallest = choice;
-      }
-    }
-    return smallest;
+    const std::vector<Choice> starts = Starts();
+    const auto size_of = [&](const Choice& choice) {
+      const DeviceMemoryMap map = MapDeviceMemory(subject_.layout, OptionsOf(choice, subject_));
+      return std::make_pair(HostBytes(map) > request_.host_bytes, map.bytes.total());
+    };
+    return *std::min_element(starts.begin(), starts.end(), [&](const Choice& a, const Choice& b) {
+      return size_of(a) < size_of(b);
+    });
+  }
+
+  Placement Place(const Choice& choice) const {
+    Placement placement{.pipeline = OptionsOf(choice, subject_),
+                        .micro_batch_rows = choice.micro_batch_rows,
+                        .predicted = {}};
+    placement.predicted = predictor_.Predict(placement.pipeline);
+    return placement;
   }
 
  private:
-  static void TakeBetter(const Placement& placement, std::optional<Placement>& best) {
-    if (!best || placement.predicted_step_seconds < kWorthwhile * best->predicted_step_seconds) {
-      best = placement;
+  Dimension SlotDimension(int layers) const {
+    if (request_.resident_weights.value_or(false)) {
+      return Between(&Choice::weight_slots, layers, 0, 0, true);
     }
+    if (request_.weight_slot_count > 0) {
+      return Between(&Choice::weight_slots, request_.weight_slot_count, 0, 0, true);
+    }
+    const int most = request_.resident_weights.has_value() ? layers - 1 : layers;
+    return Between(&Choice::weight_slots, std::nullopt, std::min(kDefaultSlotCount, layers),
+                   std::max(most, std::min(kDefaultSlotCount, layers)), true);
   }
 
-  // Orders, cuts and residence, without anything more on the device; larger micro-batches first.
+  // Orders, cuts and levels of keeping, without anything more on the device; larger micro-batches
+  // first.
   std::vector<Choice> Starts() const {
     std::vector<Choice> starts;
     for (const int64_t rows : MicroBatchRows()) {
       for (const MicroBatchOrder order :
            {MicroBatchOrder::kMicroBatchMajor, MicroBatchOrder::kLayerMajor}) {
-        for (const bool resident : {true, false}) {
-          if (request_.order.value_or(order) == order && IsUseful(order, rows) &&
-              request_.resident_weights.value_or(resident) == resident) {
-            starts.push_back({.order = order,
-                              .micro_batch_rows = rows,
-                              .resident_weights = resident,
-                              .keep = request_.keep_level.value_or(KeepLevel::kNothing),
-                              .device_state_units = request_.device_state_units.value_or(0)});
+        if (request_.order.value_or(order) != order || !IsUseful(order, rows)) {
+          continue;
+        }
+        for (const KeepLevel keep : kKeepLevels) {
+          if (request_.keep_level.value_or(keep) == keep) {
+            AddStarts(order, rows, keep, starts);
           }
         }
       }
     }
     return starts;
+  }
+
+  // In layer-major order also with boundaries on the host, and with parts of what layers keep: each
+  // alone costs slots that only several of them are worth.
+  void AddStarts(MicroBatchOrder order, int64_t rows, KeepLevel keep,
+                 std::vector<Choice>& starts) const {
+    const int layers = subject_.layout.layer_count();
+    const bool stashes = order == MicroBatchOrder::kLayerMajor;
+    for (const int boundaries : {0, layers}) {
+      for (const int64_t share : {0, 1, 2}) {  // thirds of the micro-batches
+        Choice start = Start(order, rows, keep);
+        if (stashes && !request_.host_boundary_layers) {
+          start.host_boundary_layers = boundaries;
+        }
+        if (stashes && !request_.host_kept_micro_batches && !request_.keep_level) {
+          start.host_kept_micro_batches = static_cast<int>(MicroBatches(rows) * share / 3);
+        }
+        if (std::find(starts.begin(), starts.end(), start) == starts.end()) {
+          starts.push_back(start);
+        }
+      }
+    }
+  }
+
+  Choice Start(MicroBatchOrder order, int64_t rows, KeepLevel keep) const {
+    Choice choice{.order = order, .micro_batch_rows = rows, .keep = keep};
+    choice.gradient_slots =
+        request_.gradient_slot_count > 0 ? request_.gradient_slot_count : kDefaultSlotCount;
+    for (const Dimension& dimension : dimensions_) {
+      choice.*dimension.count = dimension.least;
+    }
+    return choice;
   }
 
   bool IsUseful(MicroBatchOrder order, int64_t rows) const {
@@ -134,86 +237,130 @@ class Chooser {
     return counts;
   }
 
-  std::vector<KeepLevel> Levels() const {
-    if (request_.keep_level) {
-      return {*request_.keep_level};
-    }
-    return {kKeepLevels.begin(), kKeepLevels.end()};
-  }
-
-  // Puts as much on the device as has room: states of units, then what layers keep, or the other
-  // way round. False when not even the choice as it is has.
-  bool Fill(bool states_first, Choice& choice) const {
-    choice.full_keep_layers = 0;
-    choice.device_state_units = request_.device_state_units.value_or(0);
-    if (!Fits(choice)) {
-      return false;
-    }
-    for (const bool states : {states_first, !states_first}) {
-      int& count = states ? choice.device_state_units : choice.full_keep_layers;
-      const bool fixed =
-          states ? request_.device_state_units.has_value() : request_.keep_level.has_value();
-      if (fixed) {
+  // The best ways to fill the device from the starts, the best of them first.
+  std::vector<Candidate> FirstChoices() const {
+    std::vector<Candidate> firsts;
+    for (const Choice& start : Starts()) {
+      if (!Fits(start)) {
         continue;
       }
-      count =
-          LargestThat(states ? layout_.layer_count() + 2 : layout_.layer_count(), [&](int value) {
-            count = value;
-            return Fits(choice);
-          });
+      for (const size_t first : {0, 1, 2}) {
+        const Choice choice = Fill(start, first, nullptr);
+        const double limit = firsts.size() < kImprovedCount
+                                 ? std::numeric_limits<double>::infinity()
+                                 : firsts.back().score;
+        if (const std::optional<Candidate> candidate = Predict(choice, kWorthwhile * limit)) {
+          firsts.insert(std::upper_bound(firsts.begin(), firsts.end(), *candidate, IsShorter),
+                        *candidate);
+          firsts.resize(std::min<size_t>(firsts.size(), kImprovedCount));
+        }
+      }
     }
-    return true;
+    return firsts;
   }
 
-  int64_t ArenaBytes(const Choice& choice) const {
-    return MapDeviceMemory(layout_, Options(choice)).bytes.total();
+  static bool IsShorter(const Candidate& a, const Candidate& b) {
+    return a.score < kWorthwhile * b.score;
   }
 
-  bool Fits(const Choice& choice) const { return ArenaBytes(choice) <= request_.device_bytes; }
-
-  PipelineOptions Options(const Choice& choice) const {
-    const StepRows& step = request_.step;
-    PipelineOptions options;
-    options.order = choice.order;
-    options.weight_slot_count =
-        request_.weight_slot_count > 0 ? request_.weight_slot_count : kDefaultSlotCount;
-    options.gradient_slot_count = kDefaultSlotCount;
-    options.resident_weights = choice.resident_weights;
-    options.updates = Updates(choice.device_state_units);
-    options.keep.assign(layout_.units.size(), choice.keep);
-    std::fill_n(options.keep.end() - 1 - choice.full_keep_layers, choice.full_keep_layers,
-                KeepLevel::kAll);
-    options.compute_dtype = request_.compute_dtype;
-    options.max_micro_batch_tokens = choice.micro_batch_rows * step.row_tokens;
-    options.max_step_tokens = step.rows * step.row_tokens;
-    options.max_micro_batches =
-        static_cast<int>((step.rows + choice.micro_batch_rows - 1) / choice.micro_batch_rows);
-    options.workspace_bytes = memory_.workspace_bytes(options.max_micro_batch_tokens);
-    options.batch_table_bytes = memory_.batch_table_bytes(options.max_micro_batch_tokens);
-    options.kept_token_bytes = memory_.kept_token_bytes;
-    options.stages_loads = memory_.stages_loads;
-    options.poisons_freed_slots = false;
-    return options;
-  }
-
-  // The embedding and the head have the first weights that a step needs and the last gradients that
-  // it has, then come the layers in their order.
-  std::vector<UpdatePlacement> Updates(int device_units) const {
-    std::vector<UpdatePlacement> updates(layout_.units.size(), UpdatePlacement::kHost);
-    const int count = std::min(device_units, static_cast<int>(updates.size()));
-    for (int place = 0; place < count; ++place) {
-      updates[place == 0   ? 0
-              : place == 1 ? layout_.head_unit()
-                           : place - 1] = UpdatePlacement::kDevice;
+  // Varies one number after another, and fills the device anew with the others, as long as that
+  // makes the step shorter.
+  Candidate Improve(Candidate best) const {
+    double before = std::numeric_limits<double>::infinity();
+    for (int round = 0; round < kMostRounds && best.score < kImproves * before; ++round) {
+      before = best.score;
+      for (const Dimension& dimension : dimensions_) {
+        if (dimension.count == &Choice::stash_slots && best.choice.host_boundary_layers == 0 &&
+            best.choice.host_kept_micro_batches == 0) {
+          continue;  // there is nothing to pass through them
+        }
+        for (const int value : Values(dimension, best.choice)) {
+          Try(dimension, value, best);
+        }
+      }
     }
-    return updates;
+    return best;
   }
 
-  const ModelConfig& config_;
-  const ModelLayout& layout_;
+  int64_t MicroBatches(int64_t rows) const { return (request_.step.rows + rows - 1) / rows; }
+
+  std::vector<int> Values(const Dimension& dimension, const Choice& choice) const {
+    std::vector<int> values;
+    if (dimension.is_fixed()) {
+      return values;
+    }
+    const bool by_micro_batch = dimension.count == &Choice::host_kept_micro_batches;
+    const int most = by_micro_batch ? static_cast<int>(std::min<int64_t>(
+                                          MicroBatches(choice.micro_batch_rows), dimension.most))
+                                    : dimension.most;
+    for (int i = 0; i <= kGrid; ++i) {
+      values.push_back(dimension.least + (most - dimension.least) * i / kGrid);
+    }
+    for (const int step : {-2, -1, 1, 2}) {
+      values.push_back(std::clamp(choice.*dimension.count + step, dimension.least, most));
+    }
+    std::sort(values.begin(), values.end());
+    values.erase(std::unique(values.begin(), values.end()), values.end());
+    return values;
+  }
+
+  void Try(const Dimension& dimension, int value, Candidate& best) const {
+    Choice start = best.choice;
+    for (const Dimension& other : dimensions_) {
+      start.*other.count = other.fills ? other.least : start.*other.count;
+    }
+    start.*dimension.count = value;
+    if (!Fits(start)) {
+      return;
+    }
+    for (const size_t first : {0, 1}) {
+      const Choice choice = Fill(start, first, &dimension);
+      if (choice == best.choice) {
+        continue;
+      }
+      if (const auto candidate = Predict(choice, kImproves * best.score)) {
+        best = *candidate;
+      }
+    }
+  }
+
+  // Puts as much on the device as has room, beginning with the dimension `first`; `but` stays as it
+  // is. Requires a choice that fits.
+  Choice Fill(Choice choice, size_t first, const Dimension* but) const {
+    for (size_t i = 0; i < dimensions_.size(); ++i) {
+      const Dimension& dimension = dimensions_[(first + i) % dimensions_.size()];
+      if (!dimension.fills || dimension.is_fixed() || &dimension == but) {
+        continue;
+      }
+      int& count = choice.*dimension.count;
+      count = LargestThat(count, dimension.most, [&](int value) {
+        Choice larger = choice;
+        larger.*dimension.count = value;
+        return Fits(larger);
+      });
+    }
+    return choice;
+  }
+
+  // Absent when its score is not below the limit.
+  std::optional<Candidate> Predict(const Choice& choice, double limit) const {
+    const PipelineOptions options = OptionsOf(choice, subject_);
+    if (predictor_.ComputeSeconds(options) >= limit) {
+      return std::nullopt;
+    }
+    const double score = ScoreOf(predictor_.Predict(options));
+    return score < limit ? std::optional(Candidate{choice, score}) : std::nullopt;
+  }
+
+  bool Fits(const Choice& choice) const {
+    const DeviceMemoryMap map = MapDeviceMemory(subject_.layout, OptionsOf(choice, subject_));
+    return map.bytes.total() <= request_.device_bytes && HostBytes(map) <= request_.host_bytes;
+  }
+
   const PlacementRequest& request_;
-  const BackendMemory& memory_;
-  const MachineSpeeds& speeds_;
+  const PlacementSubject subject_;
+  const StepPredictor predictor_;
+  std::vector<Dimension> dimensions_;
 };
 
 }  // namespace
@@ -221,14 +368,16 @@ class Chooser {
 std::optional<Placement> ChoosePlacement(const ModelConfig& config, const ModelLayout& layout,
                                          const PlacementRequest& request,
                                          const BackendMemory& memory, const MachineSpeeds& speeds) {
-  return Chooser(config, layout, request, memory, speeds).Best();
+  const Search search(config, layout, request, memory, speeds);
+  const std::optional<Candidate> best = search.Best();
+  return best ? std::optional(search.Place(best->choice)) : std::nullopt;
 }
 
 Placement SmallestPlacement(const ModelConfig& config, const ModelLayout& layout,
                             const PlacementRequest& request, const BackendMemory& memory,
                             const MachineSpeeds& speeds) {
-  const Chooser chooser(config, layout, request, memory, speeds);
-  return chooser.Place(chooser.Smallest());
+  const Search search(config, layout, request, memory, speeds);
+  return search.Place(search.Smallest());
 }
 
 }  // namespace megatrain

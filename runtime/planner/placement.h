@@ -1,49 +1,50 @@
 // Chooses where a step's memory lies and in which order it runs: what of a model a device holds,
-// which activations it keeps and how a step is cut. Pure functions, without LibTorch and CUDA.
+// which activations it keeps, where its units are updated and how a step is cut. Pure functions,
+// without LibTorch and CUDA.
 
 #ifndef RUNTIME_PLANNER_PLACEMENT_H_
 #define RUNTIME_PLANNER_PLACEMENT_H_
 
-#include <array>
 #include <cstdint>
-#include <functional>
 #include <optional>
 
 #include "runtime/config/model_config.h"
 #include "runtime/config/model_layout.h"
 #include "runtime/pipeline/pipeline_options.h"
-#include "runtime/planner/step_prediction.h"
+#include "runtime/planner/machine_speeds.h"
+#include "runtime/planner/placement_choice.h"
+#include "runtime/planner/step_simulation.h"
 
 namespace megatrain {
-
-// What a backend takes of device memory beside what every pipeline does.
-struct BackendMemory {
-  std::function<int64_t(int64_t tokens)> workspace_bytes;      // of one micro-batch
-  std::function<int64_t(int64_t tokens)> batch_table_bytes;    // of one micro-batch
-  std::array<int64_t, kKeepLevelCount> kept_token_bytes = {};  // of one layer, by KeepLevel
-  bool stages_loads = false;
-};
 
 // What is to be placed, and what is not to be chosen.
 struct PlacementRequest {
   StepRows step;
   ComputeDtype compute_dtype = ComputeDtype::kBfloat16;
   int64_t device_bytes = 0;  // that the pipeline may take
+  int64_t host_bytes = 0;    // that activations may take of the host's memory
 
   // Fixed by the job; absent or 0: chosen.
   int64_t micro_batch_rows = 0;
   std::optional<MicroBatchOrder> order;
   std::optional<KeepLevel> keep_level;  // of all layers
   std::optional<bool> resident_weights;
-  std::optional<int> device_state_units;  // embedding, head, then layers from the first on
+  std::optional<int> device_state_units;   // embedding, head, then layers from the first on
+  std::optional<int> device_weight_units;  // the next ones, whose states alone pass over the bus
+  std::optional<int> bus_update_units;     // of all other units
+  std::optional<int> host_boundary_layers;
+  std::optional<int> host_kept_micro_batches;
   int weight_slot_count = 0;
+  int gradient_slot_count = 0;
+
+  int fold_stash_layers = 0;  // PipelineOptions'
 };
 
 // A placement that fits, and the step it makes.
 struct Placement {
   PipelineOptions pipeline;
   int64_t micro_batch_rows = 0;
-  double predicted_step_seconds = 0;
+  SimulatedStep predicted;
 };
 
 // Of the placements that fit, the one whose step is predicted to be the shortest; among nearly

@@ -10,6 +10,7 @@
 #include "runtime/config/model_layout.h"
 #include "runtime/data/data_memory.h"
 #include "runtime/hoststore/host_store.h"
+#include "runtime/hoststore/pinned_arena.h"
 #include "runtime/model/cuda_buffers.h"
 #include "runtime/pipeline/device_memory.h"
 #include "runtime/planner/backend_memory.h"
@@ -66,32 +67,6 @@ std::optional<TokenCounts> CountTokens(const ModelConfig& config, const JobShape
     return std::nullopt;
   }
   return tokens;
-}
-
-// A layout to count bytes by: for a model that cannot be trained yet, one tensor a unit.
-ModelLayout PlanningLayout(const ModelConfig& config, bool trainable) {
-  if (trainable) {
-    return MakeModelLayout(config);
-  }
-  const int64_t table = config.vocab_size * config.hidden_size;
-  const int64_t head = (config.tied ? 0 : table) + config.hidden_size;
-  const int64_t layers = config.ParameterCount() - table - head;
-  ModelLayout layout{.units = {}, .tied = config.tied};
-  const auto add = [&](UnitKind kind, int layer, int64_t elements) {
-    layout.units.push_back(UnitLayout{kind, layer, {}, elements});
-  };
-  add(UnitKind::kEmbedding, -1, table);
-  layout.units.back().tensors.push_back({.role = TensorRole::kTokenTable,
-                                         .name = "",
-                                         .shape = {config.vocab_size, config.hidden_size},
-                                         .offset_elements = 0,
-                                         .element_count = table,
-                                         .decays = true});
-  for (int layer = 0; layer < config.layer_count; ++layer) {
-    add(UnitKind::kDecoderLayer, layer, (layers + config.layer_count - 1) / config.layer_count);
-  }
-  add(UnitKind::kHead, -1, head);
-  return layout;
 }
 
 int64_t Sum(const std::vector<MemoryItem>& items) {
@@ -156,13 +131,21 @@ PipelineOptions ChooseOnCpu(const ModelConfig& config, const ModelLayout& layout
   return options;
 }
 
-// On a GPU the fastest placement in `device_bytes`; where none fits, or with `smallest`, the one
-// that takes least.
+// What a pipeline may take.
+struct FreeMemory {
+  int64_t device_bytes;
+  int64_t host_bytes;
+};
+
+// On a GPU the fastest placement in `free`; where none fits, or with `smallest`, the one that takes
+// least.
 Placement ChooseOnGpu(const ModelConfig& config, const ModelLayout& layout, const JobShape& shape,
-                      const TokenCounts& tokens, int64_t device_bytes, bool smallest) {
+                      const MachineSpeeds& speeds, const TokenCounts& tokens,
+                      const FreeMemory& free, bool smallest) {
   PlacementRequest request{.step = {.rows = shape.batch_rows, .row_tokens = tokens.row},
                            .compute_dtype = shape.compute_dtype,
-                           .device_bytes = device_bytes,
+                           .device_bytes = free.device_bytes,
+                           .host_bytes = free.host_bytes,
                            .micro_batch_rows = shape.micro_batch_rows,
                            .order = shape.order,
                            .weight_slot_count = shape.weight_slot_count};
@@ -171,11 +154,11 @@ Placement ChooseOnGpu(const ModelConfig& config, const ModelLayout& layout, cons
   }
   const BackendMemory memory = MemoryOf(config, shape, Backend::kCuda, tokens);
   if (!smallest) {
-    if (const auto best = ChoosePlacement(config, layout, request, memory, MachineSpeeds{})) {
+    if (const auto best = ChoosePlacement(config, layout, request, memory, speeds)) {
       return *best;
     }
   }
-  return SmallestPlacement(config, layout, request, memory, MachineSpeeds{});
+  return SmallestPlacement(config, layout, request, memory, speeds);
 }
 
 int64_t Limited(int64_t available_bytes, int64_t limit_bytes) {
@@ -183,12 +166,13 @@ int64_t Limited(int64_t available_bytes, int64_t limit_bytes) {
 }
 
 // Where the host is short, a GPU can keep gradients that would wait on the host for the norm: the
-// bytes that it takes over, or 0 when it could not help.
+// bytes that it takes over, or 0 when it could not help. Of models that are planned for alone: a
+// pipeline's host store has room for all gradients.
 int64_t GradientsForDevice(const MachineProfile& machine, const Plan& plan) {
   const int64_t lacking = Sum(plan.host) - plan.host_available_bytes;
   const auto gradients = std::find_if(plan.host.begin(), plan.host.end(),
                                       [](const auto& item) { return item.kind == "gradients"; });
-  const bool helps = machine.backend == Backend::kCuda && lacking > 0 &&
+  const bool helps = machine.backend == Backend::kCuda && !plan.trainable && lacking > 0 &&
                      lacking <= std::min(gradients->size_bytes, plan.device_available_bytes);
   return helps ? lacking : 0;
 }
@@ -199,6 +183,13 @@ void MoveGradients(int64_t size_bytes, Plan& plan) {
   }
   if (size_bytes > 0) {
     plan.device.push_back({"kept_gradients", size_bytes});
+  }
+}
+
+void AddStash(const ModelLayout& layout, Plan& plan) {
+  const int64_t bytes = PinnedArena::Bytes(MapDeviceMemory(layout, plan.pipeline).host_parts);
+  if (bytes > 0) {
+    plan.host.push_back({"stashed_activations", bytes});
   }
 }
 
@@ -216,7 +207,8 @@ void Choose(const ModelConfig& config, const JobShape& shape, const TokenCounts&
             Placement placement, Plan& plan) {
   plan.pipeline = std::move(placement.pipeline);
   plan.micro_batch_rows = placement.micro_batch_rows;
-  plan.predicted_step_seconds = placement.predicted_step_seconds;
+  plan.predicted = placement.predicted;
+  plan.step = {.rows = shape.batch_rows, .row_tokens = tokens.row};
   const int64_t row_documents = shape.packing ? tokens.row / kShortestDocument : 1;
   plan.limits = {.tokens = plan.pipeline.max_micro_batch_tokens,
                  .document_tokens = tokens.document,
@@ -235,7 +227,7 @@ Plan PlanMemory(const ModelConfig& config, const JobShape& shape, const MachineP
   plan.trainable = CheckTrainableOn(machine.backend, config).ok();
   plan.parameter_count = config.ParameterCount();
   plan.active_parameter_count = config.ActiveParameterCount();
-  const ModelLayout layout = PlanningLayout(config, CheckTrainable(config).ok());
+  const ModelLayout layout = PlanningLayout(config);
   plan.host = HostItems(layout, shape, machine, tokens);
   plan.host_available_bytes = Limited(machine.host_available_bytes, shape.host_limit_bytes);
   if (machine.backend == Backend::kCpu) {
@@ -250,11 +242,14 @@ Plan PlanMemory(const ModelConfig& config, const JobShape& shape, const MachineP
     plan.device_available_bytes = Limited(machine.device_memory_bytes, shape.device_limit_bytes);
     const int64_t gradients = GradientsForDevice(machine, plan);
     Choose(config, shape, tokens,
-           ChooseOnGpu(config, layout, shape, tokens, plan.device_available_bytes - gradients,
+           ChooseOnGpu(config, layout, shape, machine.speeds, tokens,
+                       {plan.device_available_bytes - gradients,
+                        plan.host_available_bytes - Sum(plan.host) + gradients},
                        smallest),
            plan);
     plan.device = DeviceItems(layout, plan.pipeline);
     MoveGradients(gradients, plan);
+    AddStash(layout, plan);
   }
   plan.host_bytes = Sum(plan.host);
   plan.device_bytes = Sum(plan.device);
@@ -368,6 +363,31 @@ Plan PlanJob(const ModelConfig& config, const JobShape& shape, const MachineProf
                     std::string(CheckTrainableOn(machine.backend, config).message()));
   }
   return plan;
+}
+
+ModelLayout PlanningLayout(const ModelConfig& config) {
+  if (CheckTrainable(config).ok()) {
+    return MakeModelLayout(config);
+  }
+  const int64_t table = config.vocab_size * config.hidden_size;
+  const int64_t head = (config.tied ? 0 : table) + config.hidden_size;
+  const int64_t layers = config.ParameterCount() - table - head;
+  ModelLayout layout{.units = {}, .tied = config.tied};
+  const auto add = [&](UnitKind kind, int layer, int64_t elements) {
+    layout.units.push_back(UnitLayout{kind, layer, {}, elements});
+  };
+  add(UnitKind::kEmbedding, -1, table);
+  layout.units.back().tensors.push_back({.role = TensorRole::kTokenTable,
+                                         .name = "",
+                                         .shape = {config.vocab_size, config.hidden_size},
+                                         .offset_elements = 0,
+                                         .element_count = table,
+                                         .decays = true});
+  for (int layer = 0; layer < config.layer_count; ++layer) {
+    add(UnitKind::kDecoderLayer, layer, (layers + config.layer_count - 1) / config.layer_count);
+  }
+  add(UnitKind::kHead, -1, head);
+  return layout;
 }
 
 std::string FormatBytes(int64_t size_bytes) {

@@ -11,11 +11,14 @@
 #include <vector>
 
 #include "runtime/config/model_config.h"
+#include "runtime/config/model_layout.h"
 #include "runtime/kernels/attention_shape.h"
 #include "runtime/model/cuda_buffers.h"
 #include "runtime/model/layer_template.h"
 #include "runtime/pipeline/pipeline_options.h"
 #include "runtime/planner/machine.h"
+#include "runtime/planner/operation_costs.h"
+#include "runtime/planner/step_simulation.h"
 #include "runtime/schedule/schedule.h"
 
 namespace megatrain {
@@ -43,9 +46,9 @@ struct MemoryItem {
 };
 
 // Sizes are upper bounds. Host kinds: weights_hi, weights_lo, adam_m, adam_v, gradients, libraries,
-// io_buffers, data, and on the CPU backend device_arena, which is the sum of `device`. Device
-// kinds: weights, gradients, states, activations, workspace, and kept_gradients for a host that is
-// short.
+// io_buffers, data, stashed_activations, and on the CPU backend device_arena, which is the sum of
+// `device`. Device kinds: weights, gradients, states, activations, workspace, and kept_gradients
+// for a host that is short.
 struct Plan {
   bool fits = false;
   bool trainable = false;  // false: can be planned but not trained yet
@@ -65,11 +68,16 @@ struct Plan {
   int64_t micro_batch_rows = 0;
   MicroBatchLimits limits = {};
 
-  double predicted_step_seconds = 0;  // 0: not known
+  StepRows step;
+  SimulatedStep predicted;  // on a GPU; 0 seconds: not known
 };
 
 // Counts of `shape` that are out of range are not fitting, with a verdict that says so.
 Plan PlanJob(const ModelConfig& config, const JobShape& shape, const MachineProfile& machine);
+
+// The layout that a plan counts bytes by; of a model that cannot be trained yet, with one tensor a
+// unit.
+ModelLayout PlanningLayout(const ModelConfig& config);
 
 // Bytes in words for people: "1.5 GiB".
 std::string FormatBytes(int64_t size_bytes);

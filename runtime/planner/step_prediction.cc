@@ -1,99 +1,177 @@
 #include "runtime/planner/step_prediction.h"
 
 #include <algorithm>
-#include <vector>
+#include <numeric>
+#include <utility>
 
-#include "runtime/planner/model_flops.h"
+#include "runtime/base/check.h"
+#include "runtime/pipeline/device_memory.h"
 
 namespace megatrain {
 namespace {
 
-// A product of so many rows runs at half of its speed: what tiles and launches cost.
-constexpr double kHalfSpeedTokens = 200;
+// In layer-major order a schedule of so many micro-batches stands for one of more.
+constexpr int kMostLayerMajor = 8;
 
-// AdamW on the device reads and writes hi, lo and both moments and reads a fp32 gradient; reading
-// it once more for the norm and clearing it are counted too.
-constexpr double kDeviceUpdateBytes = 36;
+// In micro-batch-major order each further one takes what the last of these does.
+constexpr int kMostMicroBatchMajor = 4;
 
-struct Elements {
-  double all = 0;
-  double on_host = 0;  // whose state the host updates
+// A unit's state passes over the bus in so many chunks at most: many more change no second.
+constexpr int64_t kMostChunks = 4;
+
+// A device that waits for less of a step is as good as busy.
+constexpr double kHiddenShare = 0.03;
+
+int MicroBatchCount(const StepRows& step, const PipelineOptions& options) {
+  const int64_t rows = std::max<int64_t>(options.max_micro_batch_tokens / step.row_tokens, 1);
+  return static_cast<int>((step.rows + rows - 1) / rows);
+}
+
+// a + factor * (a - b), of all figures.
+SimulatedStep Extrapolate(const SimulatedStep& a, const SimulatedStep& b, double factor) {
+  SimulatedStep result = a;
+  result.seconds += factor * (a.seconds - b.seconds);
+  for (size_t i = 0; i < result.busy_seconds.size(); ++i) {
+    result.busy_seconds[i] += factor * (a.busy_seconds[i] - b.busy_seconds[i]);
+  }
+  for (size_t i = 0; i < result.compute_waits.size(); ++i) {
+    result.compute_waits[i] += factor * (a.compute_waits[i] - b.compute_waits[i]);
+  }
+  return result;
+}
+
+class Steps {
+ public:
+  Steps(const StepPredictor& parts, const PipelineOptions& options)
+      : parts_(parts), options_(options), count_(MicroBatchCount(parts.step, options)) {}
+
+  Schedule ScheduleOf(int micro_batches) const {
+    absl::StatusOr<Schedule> schedule = BuildSchedule(
+        MakeScheduleShape(parts_.layout, options_, micro_batches, /*forward_only=*/false));
+    MT_CHECK(schedule.ok());
+    return *std::move(schedule);
+  }
+
+  OperationCosts CostsOf(double micro_batches_of_one) const {
+    return {parts_.config, parts_.layout, options_,
+            parts_.speeds, parts_.step,   micro_batches_of_one};
+  }
+
+  // A schedule of that many, which stand for `represented` of the step's full ones.
+  SimulatedStep Simulate(int micro_batches, double represented) const {
+    const OperationCosts costs = CostsOf(represented / micro_batches);
+    return SimulateStep(
+        ScheduleOf(micro_batches), [&](const Operation& operation) { return costs.Of(operation); },
+        parts_.speeds);
+  }
+
+  int count() const { return count_; }
+
+  // The last micro-batch may be smaller than the others.
+  double full_count() const {
+    return std::max(parts_.step.tokens() / static_cast<double>(options_.max_micro_batch_tokens),
+                    1.0);
+  }
+
+ private:
+  const StepPredictor& parts_;
+  const PipelineOptions& options_;
+  const int count_;
 };
 
-Elements CountElements(const ModelLayout& layout, const PipelineOptions& options) {
-  Elements elements;
-  for (size_t unit = 0; unit < layout.units.size(); ++unit) {
-    const double count = static_cast<double>(layout.units[unit].element_count);
-    elements.all += count;
-    if (options.update_of(static_cast<int>(unit)) != UpdatePlacement::kDevice) {
-      elements.on_host += count;
-    }
+// Fewer pieces of what the simulation need not tell apart.
+void Coarsen(const ModelLayout& layout, PipelineOptions& options) {
+  options.state_chunk_elements =
+      std::max(options.state_chunk_elements, layout.LargestUnitElements() / kMostChunks);
+  const int count = options.max_micro_batches;
+  if (count > kMostLayerMajor && !options.kept_places.empty()) {
+    const int on_host = options.CountKept(KeptPlace::kHost, count) * kMostLayerMajor / count;
+    const int on_device = options.CountKept(KeptPlace::kDevice, count) * kMostLayerMajor / count;
+    options.kept_places = SpreadKeptPlaces(kMostLayerMajor, on_host, on_device);
+    options.max_micro_batches = kMostLayerMajor;
   }
-  return elements;
-}
-
-// Bytes that norms, rotation, activation functions and residual additions of one layer move for a
-// token, forward and backward; gradients of a bf16 step's matrices are not among them.
-double ElementWiseBytes(const ModelConfig& config, ComputeDtype dtype) {
-  const int64_t qkv = (config.head_count + 2 * config.kv_head_count) * config.head_dim;
-  const int64_t elements = 16 * config.hidden_size + 9 * config.mlp_width + 6 * qkv;
-  return static_cast<double>(elements * SizeBytes(dtype));
-}
-
-// Kernels of a step, one after another.
-double ComputeSeconds(const ModelConfig& config, const StepRows& step,
-                      const PipelineOptions& options, const MachineSpeeds& speeds) {
-  const std::vector<int64_t> documents(step.rows, step.row_tokens);
-  const double tokens = static_cast<double>(step.rows * step.row_tokens);
-  const double products = 6 * static_cast<double>(MatmulParameterCount(config)) * tokens;
-  const double attention = ModelFlops(config, documents) - products;
-  double recompute = 0;
-  for (int64_t layer = 0; layer < config.layer_count; ++layer) {
-    const KeepLevel keep = options.keep_of(static_cast<int>(layer) + 1);
-    recompute += RecomputeFlops(config, keep, documents) / static_cast<double>(config.layer_count);
-  }
-  const double micro_batch = std::min(tokens, static_cast<double>(options.max_micro_batch_tokens));
-  const double matmul_flops = speeds.matmul_flops * micro_batch / (micro_batch + kHalfSpeedTokens);
-  const double element_wise = ElementWiseBytes(config, options.compute_dtype) * tokens *
-                              static_cast<double>(config.layer_count);
-  return (products + recompute) / matmul_flops + attention / speeds.attention_flops +
-         element_wise / speeds.device_bytes;
-}
-
-// Times that a step reads a streamed layer's weights from the host.
-double WeightPasses(const StepRows& step, const PipelineOptions& options) {
-  if (options.resident_weights) {
-    return 1;
-  }
-  const double micro_batches = options.order == MicroBatchOrder::kLayerMajor
-                                   ? 1
-                                   : static_cast<double>(step.rows * step.row_tokens) /
-                                         static_cast<double>(options.max_micro_batch_tokens);
-  return 2 * std::max(micro_batches, 1.0);
 }
 
 }  // namespace
 
-double PredictStepSeconds(const ModelConfig& config, const ModelLayout& layout,
-                          const StepRows& step, const PipelineOptions& options,
-                          const MachineSpeeds& speeds) {
-  const Elements elements = CountElements(layout, options);
-  const double compute =
-      ComputeSeconds(config, step, options, speeds) +
-      (elements.all - elements.on_host) * kDeviceUpdateBytes / speeds.device_bytes;
-  const double element_bytes = static_cast<double>(SizeBytes(options.compute_dtype));
-  const double upload =
-      elements.on_host * element_bytes * WeightPasses(step, options) / speeds.bus_bytes;
-  // The host updates while the next step's first forward runs: of all micro-batches in layer-major
-  // order, else of one. Forward is a third of the work.
-  const double tokens = static_cast<double>(step.rows * step.row_tokens);
-  const double first_part =
-      options.order == MicroBatchOrder::kLayerMajor
-          ? 1
-          : std::min(1.0, static_cast<double>(options.max_micro_batch_tokens) / tokens);
-  const double window = compute / 3 * first_part;
-  const double update = std::max(elements.on_host / speeds.host_updates - window, 0.0);
-  return std::max(compute, upload) + update;
+SimulatedStep StepPredictor::Predict(PipelineOptions options) const {
+  Coarsen(layout, options);
+  const Steps steps(*this, options);
+  if (options.order == MicroBatchOrder::kLayerMajor) {
+    return steps.Simulate(std::min(steps.count(), kMostLayerMajor), steps.full_count());
+  }
+  if (steps.count() <= kMostMicroBatchMajor) {
+    return steps.Simulate(steps.count(), steps.full_count());
+  }
+  return Extrapolate(steps.Simulate(kMostMicroBatchMajor, kMostMicroBatchMajor),
+                     steps.Simulate(kMostMicroBatchMajor - 1, kMostMicroBatchMajor - 1),
+                     steps.full_count() - kMostMicroBatchMajor);
+}
+
+double StepPredictor::ComputeSeconds(const PipelineOptions& options) const {
+  const Steps steps(*this, options);
+  const int count = options.max_micro_batches;
+  const OperationCosts costs = steps.CostsOf(steps.full_count() / count);
+  const auto seconds = [&](OperationKind kind, int unit, int micro_batch) {
+    Operation operation{.kind = kind, .stream = StreamKind::kCompute};
+    operation.unit = unit;
+    operation.micro_batch = micro_batch;
+    return costs.Of(operation).seconds;
+  };
+  double sum = seconds(OperationKind::kHead, layout.head_unit(), 0) * count;
+  for (int unit = 1; unit < layout.head_unit(); ++unit) {
+    const int distinct = options.kept_by_place(unit) ? count : 1;
+    for (int micro_batch = 0; micro_batch < distinct; ++micro_batch) {
+      sum += (seconds(OperationKind::kLayerForward, unit, micro_batch) +
+              seconds(OperationKind::kLayerBackward, unit, micro_batch)) *
+             count / distinct;
+    }
+  }
+  return sum;
+}
+
+MachineSpeeds Faster(const MachineSpeeds& speeds, Resource resource, double factor) {
+  MachineSpeeds faster = speeds;
+  switch (resource) {
+    case Resource::kCompute:
+      faster.matmul_flops *= factor;
+      faster.float32_flops *= factor;
+      faster.attention_flops *= factor;
+      break;
+    case Resource::kBusUp:
+    case Resource::kBusDown:
+      faster.bus_up_bytes *= factor;
+      faster.bus_down_bytes *= factor;
+      faster.bus_both_bytes *= factor;
+      break;
+    case Resource::kHostUpdates:
+      faster.host_updates *= factor;
+      faster.host_memory_bytes *= factor;
+      break;
+    case Resource::kDeviceUpdates:
+      faster.device_bytes *= factor;
+      break;
+  }
+  return faster;
+}
+
+Resource BindingResource(const StepPredictor& predictor, const PipelineOptions& options) {
+  const SimulatedStep step = predictor.Predict(options);
+  const double waits = std::accumulate(step.compute_waits.begin(), step.compute_waits.end(), 0.0);
+  Resource binding = Resource::kCompute;
+  double shortest = step.seconds;
+  for (const Resource resource : kAllResources) {
+    if (resource == Resource::kCompute || waits <= kHiddenShare * step.seconds) {
+      continue;
+    }
+    const MachineSpeeds faster = Faster(predictor.speeds, resource, 2);
+    const StepPredictor other{predictor.config, predictor.layout, predictor.step, faster};
+    if (const double seconds = other.Predict(options).seconds; seconds < shortest) {
+      binding = resource;
+      shortest = seconds;
+    }
+  }
+  return binding;
 }
 
 }  // namespace megatrain

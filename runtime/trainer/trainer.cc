@@ -88,7 +88,8 @@ absl::StatusOr<Plan> Trainer::PlanOf(const TrainJob& job, const ModelConfig& con
       .host_available_bytes = free.available_bytes + held.resident_bytes,
       .device_memory_bytes =
           PipelineDeviceBytes(device.total_bytes, device.free_bytes, job.device_limit_bytes),
-      .engine_baseline_bytes = std::max(baseline_bytes_, held.resident_bytes)};
+      .engine_baseline_bytes = std::max(baseline_bytes_, held.resident_bytes),
+      .speeds = parts_.speeds};
   const JobShape shape{.batch_rows = job.batches.batch_rows,
                        .micro_batch_rows = job.batches.micro_batch_rows,
                        .max_sequence_length = job.batches.max_sequence_length,

@@ -11,6 +11,7 @@
 #include "runtime/config/model_config.h"
 #include "runtime/data/prepared_data.h"
 #include "runtime/model_io/model_folder.h"
+#include "runtime/planner/machine_speeds.h"
 #include "runtime/planner/planner.h"
 #include "runtime/trainer/compute_backend.h"
 #include "runtime/trainer/job_progress.h"
@@ -33,6 +34,7 @@ class Trainer {
     ComputeBackend& backend;
     FileSystem& files;
     Clock& clock;
+    MachineSpeeds speeds = {};  // that placements are chosen by
   };
 
   // Results do not depend on the number of threads that the optimizer has.

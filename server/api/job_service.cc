@@ -89,7 +89,8 @@ grpc::ServerUnaryReactor* JobService::PlanJob(grpc::CallbackServerContext* conte
                                               const v1::PlanJobRequest* request,
                                               v1::Plan* response) {
   return parts_.calls.Read(context, response, [this, request = *request] {
-    return parts_.admission.Plan(request.spec(), request.model_config_json());
+    return parts_.admission.Plan(request.spec(), request.model_config_json(),
+                                 request.machine());
   });
 }
 

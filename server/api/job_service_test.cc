@@ -124,6 +124,26 @@ TEST_F(JobServiceTest, ALengthIsOneThatTheModelHasPositionsFor) {
   EXPECT_THAT(std::string(refused.message()), HasSubstr("512 positions"));
 }
 
+TEST_F(JobServiceTest, PlansForAnotherMachineAndSaysWhy) {
+  v1::PlanJobRequest request;
+  request.set_model_config_json(kToyConfig);
+  request.set_machine("rtx3090-128g");
+  v1::Plan plan;
+  grpc::ClientContext context;
+  ASSERT_TRUE(stub_->PlanJob(&context, request, &plan).ok());
+  EXPECT_THAT(plan.machine(), HasSubstr("RTX 3090"));
+  EXPECT_GT(plan.step_seconds(), 0);
+  EXPECT_FALSE(plan.binding_resource().empty());
+  EXPECT_FALSE(plan.planes().empty());
+  for (const std::string machine : {"pdp-11", "{\"speeds\": {}}"}) {
+    request.set_machine(machine);
+    grpc::ClientContext other;
+    EXPECT_EQ(stub_->PlanJob(&other, request, &plan).error_code(),
+              grpc::StatusCode::INVALID_ARGUMENT)
+        << machine;
+  }
+}
+
 TEST_F(JobServiceTest, ListsInPages) {
   runner_.ready = false;
   int position = 0;

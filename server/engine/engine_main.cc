@@ -20,6 +20,8 @@
 #include "runtime/base/posix_file_system.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/planner/machine.h"
+#include "runtime/planner/machine_file.h"
+#include "runtime/trainer/measure_machine.h"
 #include "runtime/trainer/trainer.h"
 #include "server/engine/engine_service.h"
 #include "server/engine/parent_death.h"
@@ -102,6 +104,19 @@ absl::StatusOr<int64_t> DeviceMemoryBytes(ComputeBackend& backend) {
   return PipelineDeviceBytes(memory.total_bytes, memory.free_bytes, /*limit_bytes=*/0);
 }
 
+// Measured once and kept; without a folder for it, without a name and with an H200's speeds.
+absl::StatusOr<Machine> KnowThisMachine(const Flags& flags, int threads, ComputeBackend& backend,
+                                        FileSystem& files, Clock& clock) {
+  if (flags.machine_folder.empty()) {
+    return Machine{};
+  }
+  MT_ASSIGN_OR_RETURN(Machine machine, KnowMachine(flags.machine_folder + "/profile.json", threads,
+                                                   backend, files, clock));
+  const OptimizerBandwidth optimizer = DescribeOptimizer(machine.profile.speeds, threads);
+  spdlog::log(optimizer.is_low ? spdlog::level::warn : spdlog::level::info, "{}", optimizer.line);
+  return machine;
+}
+
 absl::Status Serve(const Flags& flags, const BackendFactories& factories, const sigset_t& signals) {
   MT_RETURN_IF_ERROR(DieWithParent());
   const int threads = flags.threads > 0 ? flags.threads : AllowedProcessors();
@@ -111,12 +126,15 @@ absl::Status Serve(const Flags& flags, const BackendFactories& factories, const 
       const std::unique_ptr<ComputeBackend> backend,
       factories.at(flags.backend)(
           {.compute_threads = threads, .machine_folder = flags.machine_folder, .files = files}));
-  Trainer trainer({*backend, files, clock}, threads);
+  MT_ASSIGN_OR_RETURN(const Machine machine,
+                      KnowThisMachine(flags, threads, *backend, files, clock));
+  Trainer trainer({*backend, files, clock, machine.profile.speeds}, threads);
   MT_RETURN_IF_ERROR(trainer.WarmUp());
   MT_ASSIGN_OR_RETURN(const int64_t device_memory_bytes, DeviceMemoryBytes(*backend));
   EngineService service({.backend = flags.backend,
                          .baseline_bytes = trainer.baseline_bytes(),
-                         .device_memory_bytes = device_memory_bytes},
+                         .device_memory_bytes = device_memory_bytes,
+                         .machine_profile_json = machine.name.empty() ? "" : ToJson(machine)},
                         trainer, clock);
   MT_ASSIGN_OR_RETURN(const std::unique_ptr<grpc::Server> server, Listen(flags.socket, service));
   spdlog::info("serves on {} with {} threads on {}; libraries take {} bytes", flags.socket, threads,

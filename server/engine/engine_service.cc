@@ -181,6 +181,7 @@ grpc::ServerUnaryReactor* EngineService::GetEngine(grpc::CallbackServerContext* 
       options_.device_memory_bytes > 0
           ? options_.device_memory_bytes
           : ReadAvailableHostMemory("").value_or(HostMemory{}).available_bytes);
+  response->set_machine_profile_json(options_.machine_profile_json);
   {
     MutexLock lock(&mutex_);
     response->set_busy(current_ != nullptr);

@@ -21,7 +21,8 @@ class EngineService final : public engine::v1::EngineService::CallbackService {
   struct Options {
     std::string backend;
     int64_t baseline_bytes = 0;
-    int64_t device_memory_bytes = 0;  // for a job; 0: what the host has at the time
+    int64_t device_memory_bytes = 0;   // for a job; 0: what the host has at the time
+    std::string machine_profile_json;  // ToJson of the machine; empty: not measured
   };
 
   // Refers to `trainer` and `clock`.

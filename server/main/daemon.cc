@@ -14,6 +14,7 @@
 #include "runtime/base/posix_file_system.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/planner/machine.h"
+#include "runtime/planner/machine_file.h"
 #include "server/api/dataset_service.h"
 #include "server/api/follow_stream.h"
 #include "server/api/job_service.h"
@@ -263,6 +264,10 @@ absl::StatusOr<MachineProfile> Daemon::Parts::Machine() const {
   }
   MT_ASSIGN_OR_RETURN(const HostMemory memory, ReadAvailableHostMemory(""));
   MachineProfile machine;
+  if (const std::string& json = state.engine.machine_profile_json(); !json.empty()) {
+    MT_ASSIGN_OR_RETURN(const megatrain::Machine measured, ParseMachine(json));
+    machine.speeds = measured.profile.speeds;
+  }
   machine.backend = config.backend == "cpu" ? Backend::kCpu : Backend::kCuda;
   machine.engine_baseline_bytes = state.engine.baseline_bytes();
   machine.device_memory_bytes = state.engine.device_memory_bytes();

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/planner/plan_explanation.h"
 #include "runtime/planner/planner.h"
 #include "server/errors/errors.h"
 #include "server/jobs/training_spec.h"
@@ -90,25 +91,41 @@ absl::StatusOr<v1::Plan> JobAdmission::Admit(v1::TrainingSpec& spec,
 }
 
 absl::StatusOr<v1::Plan> JobAdmission::Plan(v1::TrainingSpec spec,
-                                            const std::string& model_config_json) const {
+                                            const std::string& model_config_json,
+                                            const std::string& machine_text) const {
+  MT_ASSIGN_OR_RETURN(const Machine machine, FindMachine(machine_text));
+  const std::string compute_dtype = machine_text.empty() ? parts_.compute_dtype
+                                    : machine.profile.backend == Backend::kCuda ? "bf16"
+                                                                                : "fp32";
   const int64_t asked_length = spec.train().max_sequence_length();
   ModelConfig config;
   if (!model_config_json.empty()) {
     spec.set_model("models/none");  // not read, but a form is wanted
     MT_ASSIGN_OR_RETURN(config, ParseModelConfig(model_config_json));
   }
-  MT_RETURN_IF_ERROR(InvalidFields(
-      CompleteTrainingSpec(spec, {"models/none", parts_.compute_dtype}, /*for_plan=*/true)));
+  MT_RETURN_IF_ERROR(
+      InvalidFields(CompleteTrainingSpec(spec, {"models/none", compute_dtype}, /*for_plan=*/true)));
   if (model_config_json.empty()) {
     MT_ASSIGN_OR_RETURN(const v1::ModelVersion model, FindModel(spec.model()));
     MT_ASSIGN_OR_RETURN(config, ReadConfig(model.path()));
   }
   FitLength(asked_length, config, *spec.mutable_train());
   MT_RETURN_IF_ERROR(InvalidFields(CheckLength(spec, config)));
-  MT_ASSIGN_OR_RETURN(const MachineProfile machine, parts_.machine());
-  v1::Plan plan = PlanToProto(PlanJob(config, JobShapeOf(spec), machine));
-  plan.set_step_count(spec.train().steps());
-  return plan;
+  const JobShape shape = JobShapeOf(spec);
+  const megatrain::Plan plan = PlanJob(config, shape, machine.profile);
+  v1::Plan result = PlanToProto(plan);
+  ExplanationToProto(ExplainPlan(config, shape, machine.profile, plan), result);
+  result.set_machine(machine.name);
+  result.set_step_count(spec.train().steps());
+  return result;
+}
+
+absl::StatusOr<Machine> JobAdmission::FindMachine(const std::string& machine) const {
+  if (!machine.empty()) {
+    return machine.front() == '{' ? ParseMachine(machine) : MachineByName(machine);
+  }
+  MT_ASSIGN_OR_RETURN(const MachineProfile profile, parts_.machine());
+  return Machine{.name = "this server's", .profile = profile};
 }
 
 absl::StatusOr<ModelConfig> JobAdmission::ReadConfig(const std::string& model_path) const {

@@ -13,6 +13,7 @@
 #include "runtime/base/file_system.h"
 #include "runtime/config/model_config.h"
 #include "runtime/planner/machine.h"
+#include "runtime/planner/machine_file.h"
 #include "server/datasets/dataset_store.h"
 #include "server/models/model_store.h"
 
@@ -38,13 +39,16 @@ class JobAdmission {
   // of spec.output.
   absl::StatusOr<v1::Plan> Admit(v1::TrainingSpec& spec, const std::string& output) const;
 
-  // The plan alone, also of what does not fit or cannot be trained yet. With `model_config_json`
-  // (a config.json) spec.model is not read.
-  absl::StatusOr<v1::Plan> Plan(v1::TrainingSpec spec, const std::string& model_config_json) const;
+  // The plan alone and why it is so, also of what does not fit or cannot be trained yet. With
+  // `model_config_json` (a config.json) spec.model is not read. `machine` is the name or the text
+  // of one that machine_file.h knows; empty: this one.
+  absl::StatusOr<v1::Plan> Plan(v1::TrainingSpec spec, const std::string& model_config_json,
+                                const std::string& machine) const;
 
  private:
   // The shape of a model's folder.
   absl::StatusOr<ModelConfig> ReadConfig(const std::string& model_path) const;
+  absl::StatusOr<Machine> FindMachine(const std::string& machine) const;
   absl::StatusOr<v1::ModelVersion> FindModel(const std::string& name) const;
   absl::StatusOr<v1::Dataset> FindDataset(const std::string& name) const;
 

@@ -56,7 +56,33 @@ v1::Plan PlanToProto(const Plan& plan) {
   result.set_order(std::string(OrderName(plan.pipeline.order)));
   result.set_weight_slot_count(plan.pipeline.weight_slot_count);
   result.set_trainable(plan.trainable);
+  result.set_step_tokens(plan.pipeline.max_step_tokens);
+  result.set_micro_batch_tokens(plan.pipeline.max_micro_batch_tokens);
+  result.set_step_seconds(plan.predicted.seconds);
+  if (plan.predicted.seconds > 0) {
+    for (const Resource resource : kAllResources) {
+      v1::ResourceTime* time = result.add_resources();
+      time->set_resource(std::string(ResourceName(resource)));
+      time->set_busy_seconds(plan.predicted.busy_seconds[static_cast<size_t>(resource)]);
+    }
+  }
   return result;
+}
+
+void ExplanationToProto(const PlanExplanation& explanation, v1::Plan& plan) {
+  plan.set_binding_resource(explanation.binding_resource);
+  for (const ResourceGain& gain : explanation.gains) {
+    v1::ResourceGain* added = plan.add_gains();
+    added->set_resource(gain.resource);
+    added->set_amount(gain.amount);
+    added->set_saved_seconds(gain.saved_seconds);
+  }
+  for (const PlanePlacement& plane : explanation.planes) {
+    v1::PlanePlacement* added = plan.add_planes();
+    added->set_plane(plane.plane);
+    added->set_place(plane.place);
+    added->set_unit_count(plane.unit_count);
+  }
 }
 
 }  // namespace megatrain

@@ -4,6 +4,7 @@
 #define SERVER_PLANNING_PLAN_CONVERSION_H_
 
 #include "megatrain/v1/job.pb.h"
+#include "runtime/planner/plan_explanation.h"
 #include "runtime/planner/planner.h"
 
 namespace megatrain {
@@ -12,6 +13,9 @@ namespace megatrain {
 JobShape JobShapeOf(const v1::TrainingSpec& spec);
 
 v1::Plan PlanToProto(const Plan& plan);
+
+// Adds why the plan is so.
+void ExplanationToProto(const PlanExplanation& explanation, v1::Plan& plan);
 
 }  // namespace megatrain
 

@@ -1,0 +1,144 @@
+#include "runtime/planner/plan_explanation.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/planner/step_prediction.h"
+
+namespace megatrain {
+namespace {
+
+constexpr int64_t kGibibyte = int64_t{1} << 30;
+constexpr int64_t kMoreDeviceBytes = 16 * kGibibyte;
+constexpr int64_t kMoreHostBytes = 64 * kGibibyte;
+
+// A gain of less of a step is not told.
+constexpr double kWorthTelling = 0.005;
+
+// Counts units by plane and place, in the order in which they were met.
+class Planes {
+ public:
+  void Count(const std::string& plane, const std::string& place) {
+    for (PlanePlacement& known : list_) {
+      if (known.plane == plane && known.place == place) {
+        ++known.unit_count;
+        return;
+      }
+    }
+    list_.push_back({plane, place, 1});
+  }
+
+  std::vector<PlanePlacement> Take() && { return std::move(list_); }
+
+ private:
+  std::vector<PlanePlacement> list_;
+};
+
+void CountUnit(const PipelineOptions& options, int unit, Planes& planes) {
+  const UpdatePlacement update = options.update_of(unit);
+  const bool stays = StaysOnDevice(update);
+  planes.Count("weights", stays ? "device" : "pinned_host");
+  planes.Count("gradients", stays ? "device" : "pinned_host");
+  planes.Count("optimizer_states", update == UpdatePlacement::kDevice ? "device"
+                                   : PassesOverBus(update)            ? "pinned_host"
+                                                                      : "pageable_host");
+  planes.Count("updates", update == UpdatePlacement::kDevice ? "device"
+                          : PassesOverBus(update)            ? "bus"
+                                                             : "host");
+}
+
+void CountLayer(const PipelineOptions& options, int unit, Planes& planes) {
+  planes.Count("boundaries", options.stashes_boundary(unit) ? "pinned_host" : "device");
+  if (!options.kept_by_place(unit)) {
+    const bool keeps = options.keep_of(unit) == KeepLevel::kAll;
+    planes.Count("activations", keeps ? "device" : "recomputed");
+    return;
+  }
+  const int count = options.max_micro_batches;
+  planes.Count("activations", options.CountKept(KeptPlace::kHost, count) < count
+                                  ? "partly_pinned_host"
+                                  : "pinned_host");
+}
+
+std::vector<PlanePlacement> PlanesOf(const PipelineOptions& options, int layer_count) {
+  Planes planes;
+  for (int unit = 0; unit < layer_count + 2; ++unit) {
+    CountUnit(options, unit, planes);
+  }
+  for (int unit = 1; unit <= layer_count; ++unit) {
+    CountLayer(options, unit, planes);
+  }
+  std::vector<PlanePlacement> list = std::move(planes).Take();
+  std::stable_sort(list.begin(), list.end(),
+                   [](const auto& a, const auto& b) { return a.plane < b.plane; });
+  return list;
+}
+
+// A job's limit lies below what the machine has, so it grows with that.
+int64_t Grown(int64_t limit_bytes, int64_t more_bytes) {
+  return limit_bytes > 0 ? limit_bytes + more_bytes : 0;
+}
+
+std::vector<ResourceGain> MemoryGains(const ModelConfig& config, const JobShape& shape,
+                                      const MachineProfile& machine, const Plan& plan) {
+  const auto saved = [&](const JobShape& other_shape, const MachineProfile& other_machine) {
+    return plan.predicted.seconds - PlanJob(config, other_shape, other_machine).predicted.seconds;
+  };
+  JobShape more_device = shape;
+  more_device.device_limit_bytes = Grown(shape.device_limit_bytes, kMoreDeviceBytes);
+  MachineProfile larger_device = machine;
+  larger_device.device_memory_bytes += kMoreDeviceBytes;
+  JobShape more_host = shape;
+  more_host.host_limit_bytes = Grown(shape.host_limit_bytes, kMoreHostBytes);
+  MachineProfile larger_host = machine;
+  larger_host.host_available_bytes += kMoreHostBytes;
+  return {{"device_memory", "16 GiB more", saved(more_device, larger_device)},
+          {"host_memory", "64 GiB more", saved(more_host, larger_host)}};
+}
+
+// Under the same placement, so what could be gained at least.
+std::vector<ResourceGain> SpeedGains(const StepPredictor& predictor, const Plan& plan) {
+  std::vector<ResourceGain> gains;
+  for (const Resource resource : kAllResources) {
+    if (resource == Resource::kBusDown) {
+      continue;  // a faster bus is so both ways
+    }
+    const MachineSpeeds faster = Faster(predictor.speeds, resource, 2);
+    const StepPredictor other{predictor.config, predictor.layout, predictor.step, faster};
+    gains.push_back({std::string(resource == Resource::kBusUp ? "bus" : ResourceName(resource)),
+                     "twice as fast",
+                     plan.predicted.seconds - other.Predict(plan.pipeline).seconds});
+  }
+  return gains;
+}
+
+}  // namespace
+
+PlanExplanation ExplainPlan(const ModelConfig& config, const JobShape& shape,
+                            const MachineProfile& machine, const Plan& plan) {
+  PlanExplanation explanation;
+  if (plan.pipeline.max_step_tokens == 0) {
+    return explanation;  // the job's counts are out of range
+  }
+  explanation.planes = PlanesOf(plan.pipeline, static_cast<int>(config.layer_count));
+  if (plan.predicted.seconds <= 0) {
+    return explanation;
+  }
+  const ModelLayout layout = PlanningLayout(config);
+  const StepPredictor predictor{config, layout, plan.step, machine.speeds};
+  explanation.binding_resource = ResourceName(BindingResource(predictor, plan.pipeline));
+  if (!plan.fits) {
+    return explanation;
+  }
+  explanation.gains = MemoryGains(config, shape, machine, plan);
+  const std::vector<ResourceGain> speeds = SpeedGains(predictor, plan);
+  explanation.gains.insert(explanation.gains.end(), speeds.begin(), speeds.end());
+  std::erase_if(explanation.gains, [&](const ResourceGain& gain) {
+    return gain.saved_seconds < kWorthTelling * plan.predicted.seconds;
+  });
+  std::stable_sort(explanation.gains.begin(), explanation.gains.end(),
+                   [](const auto& a, const auto& b) { return a.saved_seconds > b.saved_seconds; });
+  return explanation;
+}
+
+}  // namespace megatrain
