@@ -3,10 +3,11 @@
 #include <cmath>
 #include <cstdio>
 #include <fstream>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <sstream>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -58,23 +59,40 @@ TEST(BenchmarkRunTest, TrainsAndSaysHowFast) {
   EXPECT_NEAR(line.at("last_loss"), std::log(512.0), 0.5);
 }
 
+// Every number that the planner may vary; the loss after four steps hangs on all bits before it.
 TEST(BenchmarkRunTest, LossesDoNotDependOnThePlacement) {
   SystemClock clock;
   const auto backend = MakeCpuBackend(1);
-  std::vector<double> losses;
-  for (const auto& [order, units] :
-       {std::pair("layer_major", 0), {"micro_batch_major", 0}, {"micro_batch_major", 4}}) {
+  const std::vector<std::function<void(BenchmarkFlags&)>> placements = {
+      [](BenchmarkFlags&) {},
+      [](BenchmarkFlags& flags) { flags.order = "layer_major"; },
+      [](BenchmarkFlags& flags) { flags.order = "micro_batch_major"; },
+      [](BenchmarkFlags& flags) { flags.weights = "resident"; },
+      [](BenchmarkFlags& flags) { flags.weight_slots = 1; },
+      [](BenchmarkFlags& flags) { flags.device_state_units = 0; },
+      [](BenchmarkFlags& flags) { flags.device_state_units = 4; },
+      [](BenchmarkFlags& flags) { flags.device_state_units = flags.device_weight_units = 1; },
+      [](BenchmarkFlags& flags) { flags.device_weight_units = 4; },
+      [](BenchmarkFlags& flags) {
+        flags.device_state_units = flags.device_weight_units = 0;
+        flags.bus_update_units = 2;
+      },
+      [](BenchmarkFlags& flags) {
+        flags.order = "layer_major";
+        flags.host_boundary_layers = 2;
+      }};
+  std::optional<double> loss;
+  for (size_t i = 0; i < placements.size(); ++i) {
     BenchmarkFlags flags = SmallRun("placements.jsonl");
-    flags.order = order;
-    flags.device_state_units = units;
+    placements[i](flags);
     std::ostringstream text;
     const absl::Status status =
         RunBenchmark(flags, {.backend = *backend, .tracer = nullptr, .clock = clock}, text);
-    ASSERT_TRUE(status.ok()) << status;
-    losses.push_back(LastLine(flags.output).at("last_loss"));
+    ASSERT_TRUE(status.ok()) << status << " of placement " << i;
+    const double last_loss = LastLine(flags.output).at("last_loss");
+    EXPECT_EQ(last_loss, loss.value_or(last_loss)) << "placement " << i << "\n" << text.str();
+    loss = last_loss;
   }
-  EXPECT_EQ(losses[0], losses[1]);
-  EXPECT_EQ(losses[0], losses[2]);
 }
 
 TEST(BenchmarkRunTest, HostMemoryStaysWithinThePlan) {

@@ -186,6 +186,11 @@ absl::StatusOr<BenchmarkSetup> SetUpBenchmark(const BenchmarkFlags& flags,
   setup.layout = MakeModelLayout(setup.config);
   setup.compute = ComputeSettingOf(flags, machine.backend);
   setup.step = {.rows = flags.tokens / flags.sequence_length, .row_tokens = flags.sequence_length};
+  if (const int64_t needed_bytes = StoreBytes(flags, setup); needed_bytes > machine.host_bytes) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the host store takes ", FormatBytes(needed_bytes), " of ",
+                     FormatBytes(machine.host_bytes), " of host memory: fold it (--folded-store)"));
+  }
   const PlacementRequest request = RequestOf(flags, setup, machine);
   const BackendMemory memory = MakeBackendMemory(
       setup.config, setup.compute,

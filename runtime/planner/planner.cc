@@ -241,12 +241,13 @@ Plan PlanMemory(const ModelConfig& config, const JobShape& shape, const MachineP
   } else {
     plan.device_available_bytes = Limited(machine.device_memory_bytes, shape.device_limit_bytes);
     const int64_t gradients = GradientsForDevice(machine, plan);
-    Choose(config, shape, tokens,
-           ChooseOnGpu(config, layout, shape, machine.speeds, tokens,
-                       {plan.device_available_bytes - gradients,
-                        plan.host_available_bytes - Sum(plan.host) + gradients},
-                       smallest),
-           plan);
+    Choose(
+        config, shape, tokens,
+        ChooseOnGpu(config, layout, shape, machine.speeds, tokens,
+                    {plan.device_available_bytes - gradients,
+                     std::max<int64_t>(plan.host_available_bytes - Sum(plan.host) + gradients, 0)},
+                    smallest),
+        plan);
     plan.device = DeviceItems(layout, plan.pipeline);
     MoveGradients(gradients, plan);
     AddStash(layout, plan);
