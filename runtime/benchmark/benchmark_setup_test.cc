@@ -67,7 +67,7 @@ TEST(BenchmarkSetupTest, WhatIsLeftOutIsNotPlaced) {
 TEST(BenchmarkSetupTest, WhatCannotBeRunIsRefused) {
   BenchmarkFlags flags;
   BenchmarkMachine small = LargeGpu();
-  small.host_bytes = int64_t{100} << 30;  // of 106 that the store takes
+  small.host_bytes = int64_t{99} << 30;  // of 99.3 that the store takes
   EXPECT_EQ(SetUpBenchmark(flags, small).status().code(), absl::StatusCode::kResourceExhausted);
   small = LargeGpu();
   small.device_bytes = int64_t{1} << 30;
