@@ -105,7 +105,9 @@ std::vector<ResourceGain> SpeedGains(const StepPredictor& predictor, const Plan&
     }
     const MachineSpeeds faster = Faster(predictor.speeds, resource, 2);
     const StepPredictor other{predictor.config, predictor.layout, predictor.step, faster};
-    gains.push_back({std::string(resource == Resource::kBusUp ? "bus" : ResourceName(resource)),
+    gains.push_back({std::string(resource == Resource::kBusUp           ? "bus"
+                                 : resource == Resource::kDeviceUpdates ? "device_bandwidth"
+                                                                        : ResourceName(resource)),
                      "twice as fast",
                      plan.predicted.seconds - other.Predict(plan.pipeline).seconds});
   }

@@ -79,6 +79,10 @@ class Steps {
   const int count_;
 };
 
+double WaitSeconds(const SimulatedStep& step) {
+  return std::accumulate(step.compute_waits.begin(), step.compute_waits.end(), 0.0);
+}
+
 // Fewer pieces of what the simulation need not tell apart.
 void Coarsen(const ModelLayout& layout, PipelineOptions& options) {
   options.state_chunk_elements =
@@ -157,18 +161,20 @@ MachineSpeeds Faster(const MachineSpeeds& speeds, Resource resource, double fact
 
 Resource BindingResource(const StepPredictor& predictor, const PipelineOptions& options) {
   const SimulatedStep step = predictor.Predict(options);
-  const double waits = std::accumulate(step.compute_waits.begin(), step.compute_waits.end(), 0.0);
   Resource binding = Resource::kCompute;
-  double shortest = step.seconds;
+  if (WaitSeconds(step) <= kHiddenShare * step.seconds) {
+    return binding;
+  }
+  double least = WaitSeconds(step);
   for (const Resource resource : kAllResources) {
-    if (resource == Resource::kCompute || waits <= kHiddenShare * step.seconds) {
+    if (resource == Resource::kCompute) {
       continue;
     }
     const MachineSpeeds faster = Faster(predictor.speeds, resource, 2);
     const StepPredictor other{predictor.config, predictor.layout, predictor.step, faster};
-    if (const double seconds = other.Predict(options).seconds; seconds < shortest) {
+    if (const double waits = WaitSeconds(other.Predict(options)); waits < least) {
       binding = resource;
-      shortest = seconds;
+      least = waits;
     }
   }
   return binding;

@@ -28,7 +28,7 @@ struct StepPredictor {
 };
 
 // What sets the length of a step: compute where the device hardly waits, else what it waits for:
-// the resource that would shorten the step the most, were it twice as fast.
+// the resource that would leave the fewest waits, were it twice as fast.
 Resource BindingResource(const StepPredictor& predictor, const PipelineOptions& options);
 
 // The same machine with that resource `factor` times as fast.
