@@ -56,8 +56,8 @@ constexpr double kLeastFlopsPerSecond = 1e9;
 // For how long an operation of the first step may take: many predicted steps, or, where none is
 // predicted, forward and backward of a micro-batch in a layer on a slow processor.
 absl::Duration FirstStepLimit(const Plan& plan, const ModelConfig& config) {
-  if (plan.predicted_step_seconds > 0) {
-    return Watchdog::kStepFactor * absl::Seconds(plan.predicted_step_seconds);
+  if (plan.predicted.seconds > 0) {
+    return Watchdog::kStepFactor * absl::Seconds(plan.predicted.seconds);
   }
   const double layer_flops = 6.0 * static_cast<double>(plan.active_parameter_count) *
                              static_cast<double>(plan.limits.tokens) /
