@@ -101,4 +101,21 @@ absl::StatusOr<CheckpointListing> ListCheckpoints(const std::string& folder, Fil
   return listing;
 }
 
+absl::Status CleanCheckpointFolder(const std::string& folder, FileSystem& files) {
+  MT_ASSIGN_OR_RETURN(const std::vector<std::string> names, files.ListFolder(folder));
+  for (const std::string& name : names) {
+    const std::string path = absl::StrCat(folder, "/", name);
+    const std::string replaced =
+        name.starts_with(kReplacedPrefix)
+            ? absl::StrCat(folder, "/", name.substr(kReplacedPrefix.size()))
+            : "";
+    if (!replaced.empty() && !files.Exists(replaced)) {
+      MT_RETURN_IF_ERROR(files.Rename(path, replaced));
+    } else if (name.starts_with(kTemporaryPrefix)) {
+      MT_RETURN_IF_ERROR(files.RemoveTree(path));
+    }
+  }
+  return files.SyncFolder(folder);
+}
+
 }  // namespace megatrain

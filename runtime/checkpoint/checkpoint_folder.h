@@ -21,6 +21,9 @@ namespace megatrain {
 // Names of folders that a save is at work in, or that a dead one left, begin so.
 inline constexpr std::string_view kTemporaryPrefix = "tmp-";
 
+// What one was called before, until the one that replaces it has its name.
+inline constexpr std::string_view kReplacedPrefix = "tmp-replaced-";
+
 // `step-00000120`: at least eight digits.
 std::string CheckpointId(int64_t step);
 
@@ -54,6 +57,11 @@ struct CheckpointListing {
 
 // NOT_FOUND when there is no such folder.
 absl::StatusOr<CheckpointListing> ListCheckpoints(const std::string& folder, FileSystem& files);
+
+// Removes what dead saves left in a job's folder; gives one that was being replaced its name back
+// when the new one did not get it. While nobody saves there. NOT_FOUND when there is no such
+// folder.
+absl::Status CleanCheckpointFolder(const std::string& folder, FileSystem& files);
 
 }  // namespace megatrain
 

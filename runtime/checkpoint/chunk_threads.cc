@@ -22,15 +22,25 @@ std::vector<FileChunk> ChunksOf(std::span<const int64_t> file_sizes) {
 }
 
 absl::Status ForEachChunk(std::span<const FileChunk> chunks, int threads,
-                          const std::function<absl::Status(const FileChunk&, int thread)>& work) {
+                          const std::function<absl::Status(const FileChunk&, int thread)>& work,
+                          const ByteProgress& progress) {
+  int64_t all_bytes = 0;
+  for (const FileChunk& chunk : chunks) {
+    all_bytes += chunk.size_bytes;
+  }
   std::atomic<size_t> next = 0;
   Mutex mutex;
   absl::Status first_error;
+  int64_t done_bytes = 0;
   const auto run = [&](int thread) {
     for (size_t i = next++; i < chunks.size(); i = next++) {
-      const absl::Status status = work(chunks[i], thread);
+      absl::Status status = work(chunks[i], thread);
+      MutexLock lock(&mutex);
+      done_bytes += chunks[i].size_bytes;
+      if (status.ok() && first_error.ok()) {
+        status = TellProgress(progress, done_bytes, all_bytes);
+      }
       if (!status.ok()) {
-        MutexLock lock(&mutex);
         first_error.Update(status);
         next = chunks.size();
       }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "runtime/base/byte_progress.h"
 
 namespace megatrain {
 
@@ -22,9 +23,11 @@ struct FileChunk {
 std::vector<FileChunk> ChunksOf(std::span<const int64_t> file_sizes);
 
 // Calls `work` with each chunk once, on so many threads, in order but several at a time. The
-// thread's number is in [0, threads). After an error no chunk is begun; returns the first error.
+// thread's number is in [0, threads). `progress` hears of each chunk that is done. After an error
+// no chunk is begun; returns the first error.
 absl::Status ForEachChunk(std::span<const FileChunk> chunks, int threads,
-                          const std::function<absl::Status(const FileChunk&, int thread)>& work);
+                          const std::function<absl::Status(const FileChunk&, int thread)>& work,
+                          const ByteProgress& progress = nullptr);
 
 }  // namespace megatrain
 

@@ -45,7 +45,8 @@ void ZeroMoments(std::span<const int64_t> unit_elements, HostStore& store) {
 }  // namespace
 
 absl::Status LoadCheckpoint(const Checkpoint& checkpoint, LoadedState loaded,
-                            const ModelLayout& layout, HostStore& store, FileSystem& files) {
+                            const ModelLayout& layout, HostStore& store, FileSystem& files,
+                            const ByteProgress& progress) {
   const std::vector<int64_t> unit_elements = UnitElements(layout);
   MT_RETURN_IF_ERROR(CheckShape(checkpoint, unit_elements));
   std::vector<std::unique_ptr<ReadableFile>> opened;
@@ -60,7 +61,8 @@ absl::Status LoadCheckpoint(const Checkpoint& checkpoint, LoadedState loaded,
     ZeroMoments(unit_elements, store);
   }
   return ForEachChunk(
-      ChunksOf(sizes), kCheckpointThreads, [&](const FileChunk& chunk, int /*thread*/) {
+      ChunksOf(sizes), kCheckpointThreads,
+      [&](const FileChunk& chunk, int /*thread*/) {
         uint32_t crc = 0;
         int64_t at = chunk.offset_bytes;
         MT_RETURN_IF_ERROR(ForEachPiece(kStateFiles[chunk.file], store, unit_elements,
@@ -72,7 +74,8 @@ absl::Status LoadCheckpoint(const Checkpoint& checkpoint, LoadedState loaded,
                                           return absl::OkStatus();
                                         }));
         return CheckChunk(checkpoint, chunk, crc);
-      });
+      },
+      progress);
 }
 
 }  // namespace megatrain

@@ -20,15 +20,17 @@ constexpr int64_t kChecksumTextBytes = 16;
 // One save.
 class Writer {
  public:
-  Writer(HostStore& store, CheckpointManifest manifest, std::string folder, FileSystem& files)
+  Writer(HostStore& store, CheckpointManifest manifest, std::string folder, FileSystem& files,
+         const ByteProgress& progress)
       : store_(store),
         manifest_(std::move(manifest)),
         folder_(std::move(folder)),
         id_(CheckpointId(manifest_.progress.step)),
         temporary_(absl::StrCat(folder_, "/", kTemporaryPrefix.data(), id_)),
-        replaced_(absl::StrCat(folder_, "/", kTemporaryPrefix.data(), "replaced-", id_)),
+        replaced_(absl::StrCat(folder_, "/", kReplacedPrefix.data(), id_)),
         path_(absl::StrCat(folder_, "/", id_)),
-        files_(files) {}
+        files_(files),
+        progress_(progress) {}
 
   absl::StatusOr<WrittenCheckpoint> Run() {
     MT_RETURN_IF_ERROR(files_.MakeFolders(folder_));
@@ -72,10 +74,12 @@ class Writer {
     for (const FileChunk& chunk : chunks) {
       manifest_.files[chunk.file].chunk_crc32c.push_back(0);
     }
-    MT_RETURN_IF_ERROR(
-        ForEachChunk(chunks, kCheckpointThreads, [&](const FileChunk& chunk, int /*thread*/) {
+    MT_RETURN_IF_ERROR(ForEachChunk(
+        chunks, kCheckpointThreads,
+        [&](const FileChunk& chunk, int /*thread*/) {
           return WriteChunk(chunk, *opened[chunk.file]);
-        }));
+        },
+        progress_));
     direct_ = true;
     for (const std::unique_ptr<BlockFile>& file : opened) {
       MT_RETURN_IF_ERROR(file->Sync());
@@ -153,6 +157,7 @@ class Writer {
   const std::string replaced_;
   const std::string path_;
   FileSystem& files_;
+  const ByteProgress& progress_;
   int64_t manifest_bytes_ = 0;
   bool direct_ = false;
 };
@@ -176,8 +181,9 @@ absl::Status CheckRoomForCheckpoints(const std::string& folder, int64_t needed_b
 }
 
 absl::StatusOr<WrittenCheckpoint> WriteCheckpoint(HostStore& store, CheckpointManifest manifest,
-                                                  const std::string& folder, FileSystem& files) {
-  return Writer(store, std::move(manifest), folder, files).Run();
+                                                  const std::string& folder, FileSystem& files,
+                                                  const ByteProgress& progress) {
+  return Writer(store, std::move(manifest), folder, files, progress).Run();
 }
 
 }  // namespace megatrain

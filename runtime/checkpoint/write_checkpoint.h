@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "runtime/base/byte_progress.h"
 #include "runtime/base/file_system.h"
 #include "runtime/checkpoint/checkpoint_folder.h"
 #include "runtime/checkpoint/manifest.h"
@@ -40,7 +41,8 @@ struct WrittenCheckpoint {
 // nothing of it is left, as far as the disk lets it be removed, and older checkpoints are as they
 // were.
 absl::StatusOr<WrittenCheckpoint> WriteCheckpoint(HostStore& store, CheckpointManifest manifest,
-                                                  const std::string& folder, FileSystem& files);
+                                                  const std::string& folder, FileSystem& files,
+                                                  const ByteProgress& progress = nullptr);
 
 }  // namespace megatrain
 

@@ -80,8 +80,14 @@ class StepPipeline {
   // Blocks until all submitted steps and their updates are over.
   absl::Status WaitForUpdates();
 
-  // The same, and then the store holds the result, also of units whose state is on the device.
+  // The same, and then the store holds the result, also of units whose state is on the device: the
+  // state between two steps, which no later step touches before it is submitted.
   absl::Status Drain();
+
+  // Steps that updated, before this pipeline too where set_update_count says so: AdamW's own step.
+  // Set before the first step; known after WaitForUpdates and Drain.
+  int64_t update_count() const { return state_.update_count; }
+  void set_update_count(int64_t count) { state_.update_count = count; }
 
   // Device memory in use, and host memory beside the store, all of it taken by Create.
   int64_t device_bytes() const { return state_.map.bytes.total(); }

@@ -25,7 +25,8 @@ constexpr int64_t kMaxStepTokens = int64_t{1} << 28;
 // Of activations: far above any machine, and far below where sums overflow.
 constexpr double kMaxActivationBytes = 1e18;
 
-// Buffers of import and export: pieces of tensors on their way from and to files.
+// Buffers of import and export: pieces of tensors on their way from and to files. A checkpoint is
+// written from the store's own pages and read into them; only its manifest lies here.
 constexpr int64_t kIoBufferBytes = int64_t{16} << 20;
 
 // Double buffering: one slot is filled or emptied while the other is used.
@@ -47,8 +48,9 @@ std::optional<TokenCounts> CountTokens(const ModelConfig& config, const JobShape
                                  ? shape.batch_rows
                                  : std::min(shape.micro_batch_rows, shape.batch_rows);
   if (shape.batch_rows < 1 || micro_rows < 1 || shape.max_sequence_length < 1 ||
-      shape.longest_row_tokens < 0 || shape.row_count < 0 || shape.weight_slot_count < 0 ||
-      shape.batch_rows > kMaxStepTokens || shape.max_sequence_length > kMaxStepTokens) {
+      shape.longest_row_tokens < 0 || shape.row_count < 0 || shape.validation_row_count < 0 ||
+      shape.weight_slot_count < 0 || shape.batch_rows > kMaxStepTokens ||
+      shape.max_sequence_length > kMaxStepTokens) {
     return std::nullopt;
   }
   TokenCounts tokens;
@@ -88,7 +90,9 @@ std::vector<MemoryItem> HostItems(const ModelLayout& layout, const JobShape& sha
   }
   items.push_back({"libraries", machine.engine_baseline_bytes});
   items.push_back({"io_buffers", kIoBufferBytes});
-  items.push_back({"data", DataMemoryBytes(shape.row_count, tokens.step)});
+  const int64_t validation_bytes =
+      shape.validation_row_count > 0 ? DataMemoryBytes(shape.validation_row_count, tokens.step) : 0;
+  items.push_back({"data", DataMemoryBytes(shape.row_count, tokens.step) + validation_bytes});
   return items;
 }
 

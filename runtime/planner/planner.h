@@ -28,8 +28,9 @@ struct JobShape {
   int64_t batch_rows = 8;
   int64_t micro_batch_rows = 0;  // 0: all rows of the step; on a GPU the planner's choice
   int64_t max_sequence_length = 1024;
-  int64_t longest_row_tokens = 0;  // of the prepared data; 0: not known yet
-  int64_t row_count = 0;           // of the prepared data; 0: not known yet
+  int64_t longest_row_tokens = 0;    // of the prepared data; 0: not known yet
+  int64_t row_count = 0;             // of the prepared data; 0: not known yet
+  int64_t validation_row_count = 0;  // of the data that it is evaluated on; 0: none, or not known
   bool packing = false;
   ComputeDtype compute_dtype = ComputeDtype::kFloat32;
   AttentionMode attention = AttentionMode::kFast;

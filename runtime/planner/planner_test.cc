@@ -228,6 +228,9 @@ TEST(PlannerTest, KnownDataMakesThePlanSmaller) {
   const Plan known = PlanJob(config, shape, SmallHost(20 * kGibibyte));
   EXPECT_LT(known.host_bytes, unknown.host_bytes);
   EXPECT_EQ(known.pipeline.max_micro_batch_tokens, 8 * 33);
+  shape.validation_row_count = 1000;
+  EXPECT_GT(PlanJob(config, shape, SmallHost(20 * kGibibyte)).host_bytes,
+            known.host_bytes + 1000 * 8);
   shape.packing = true;
   EXPECT_EQ(PlanJob(config, shape, SmallHost(20 * kGibibyte)).pipeline.max_micro_batch_tokens,
             8 * 1024);

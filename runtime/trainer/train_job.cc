@@ -12,6 +12,12 @@ std::string_view TrainPhaseName(TrainPhase phase) {
       return "pinning memory";
     case TrainPhase::kTraining:
       return "training";
+    case TrainPhase::kSaving:
+      return "saving";
+    case TrainPhase::kHolding:
+      return "holding";
+    case TrainPhase::kEvaluating:
+      return "evaluating";
     case TrainPhase::kExporting:
       return "exporting";
   }

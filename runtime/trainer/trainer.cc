@@ -3,35 +3,69 @@
 #include <malloc.h>
 
 #include <algorithm>
-#include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/checkpoint/checkpoint_folder.h"
+#include "runtime/checkpoint/load_checkpoint.h"
+#include "runtime/checkpoint/state_files.h"
+#include "runtime/checkpoint/write_checkpoint.h"
+#include "runtime/config/model_layout.h"
+#include "runtime/data/batch_reader.h"
 #include "runtime/model_io/export_model.h"
 #include "runtime/model_io/load_model.h"
 #include "runtime/planner/machine.h"
 #include "runtime/trainer/host_memory.h"
-#include "runtime/trainer/training_loop.h"
+#include "runtime/trainer/job_evaluator.h"
+#include "runtime/trainer/job_saver.h"
 #include "runtime/trainer/warm_up.h"
 #include "runtime/trainer/watchdog.h"
 
 namespace megatrain {
 namespace {
 
-absl::Status CheckVocabulary(const PreparedDataInfo& data, const ModelConfig& config) {
-  if (data.largest_token < config.vocab_size) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "the data holds token ", data.largest_token, " but the model's vocabulary ends at ",
-      config.vocab_size - 1, ": prepare the data with this model's tokenizer"));
-}
-
 // The rows that the plan cuts a step into, where the job leaves that to it.
 BatchOptions CutAsPlanned(BatchOptions batches, const Plan& plan) {
   batches.micro_batch_rows = plan.micro_batch_rows;
   return batches;
+}
+
+// Rows to evaluate the job on: those set aside of its data, or all of others.
+JobEvaluator::Rows ValidationRows(const TrainJob& job, const JobInputs& inputs,
+                                  BatchOptions batches) {
+  if (inputs.validation != nullptr) {
+    batches.held_out_split = 0;
+    return {.data = inputs.validation.get(), .batches = batches, .part = RowPart::kTraining};
+  }
+  return {.data = job.evaluation.split > 0 ? inputs.data.get() : nullptr,
+          .batches = batches,
+          .part = RowPart::kHeldOut};
+}
+
+// Before anything is allocated: what a dead attempt left is removed, and the disk has room for the
+// checkpoints that are to be kept, and for one more while they are replaced.
+absl::Status PrepareFolder(const SaveOptions& save, const std::vector<int64_t>& unit_elements,
+                           FileSystem& files) {
+  const bool saves = save.every_steps > 0 || save.every > absl::ZeroDuration() || save.at_end;
+  if (save.folder.empty()) {
+    return absl::OkStatus();
+  }
+  const absl::Status cleaned = CleanCheckpointFolder(save.folder, files);
+  if (!cleaned.ok() && !absl::IsNotFound(cleaned)) {
+    return cleaned;
+  }
+  if (!saves) {
+    return absl::OkStatus();
+  }
+  MT_RETURN_IF_ERROR(files.MakeFolders(save.folder));
+  MT_ASSIGN_OR_RETURN(const CheckpointListing there, ListCheckpoints(save.folder, files));
+  const int64_t to_come =
+      std::max<int64_t>(save.keep_count + 1 - static_cast<int64_t>(there.valid.size()), 1);
+  return CheckRoomForCheckpoints(save.folder, to_come * CheckpointBytesOnDisk(unit_elements),
+                                 files);
 }
 
 // What the job's log says of a GPU's memory at its highest: all of a job's is taken before the
@@ -78,8 +112,12 @@ absl::Status Trainer::WarmUp() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<Plan> Trainer::PlanOf(const TrainJob& job, const ModelConfig& config,
-                                     const PreparedDataInfo& data) {
+absl::StatusOr<Plan> Trainer::PlanOf(const TrainJob& job, const JobInputs& inputs) {
+  const PreparedDataInfo& data = inputs.data->info();
+  const BatchOptions batches = BatchesOf(job, inputs);
+  const PreparedDataInfo validation = inputs.validation != nullptr ? inputs.validation->info()
+                                      : job.evaluation.split > 0   ? data
+                                                                   : PreparedDataInfo{};
   MT_ASSIGN_OR_RETURN(const HostMemory free, ReadAvailableHostMemory(""));
   MT_ASSIGN_OR_RETURN(const ProcessMemory held, ReadProcessMemory(""));
   MT_ASSIGN_OR_RETURN(const ComputeBackend::DeviceMemory device, parts_.backend.ReadDeviceMemory());
@@ -90,28 +128,30 @@ absl::StatusOr<Plan> Trainer::PlanOf(const TrainJob& job, const ModelConfig& con
           PipelineDeviceBytes(device.total_bytes, device.free_bytes, job.device_limit_bytes),
       .engine_baseline_bytes = std::max(baseline_bytes_, held.resident_bytes),
       .speeds = parts_.speeds};
-  const JobShape shape{.batch_rows = job.batches.batch_rows,
-                       .micro_batch_rows = job.batches.micro_batch_rows,
-                       .max_sequence_length = job.batches.max_sequence_length,
-                       .longest_row_tokens = data.longest_row_tokens,
-                       .row_count = data.row_count,
-                       .packing = job.batches.packing,
-                       .compute_dtype = job.compute_dtype,
-                       .attention = job.attention,
-                       .order = job.order,
-                       .weight_slot_count = job.weight_slot_count,
-                       .resident_weights = job.resident_weights,
-                       .host_limit_bytes = job.host_limit_bytes,
-                       .device_limit_bytes = job.device_limit_bytes};
-  return PlanJob(config, shape, machine);
+  const JobShape shape{
+      .batch_rows = batches.batch_rows,
+      .micro_batch_rows = batches.micro_batch_rows,
+      .max_sequence_length = batches.max_sequence_length,
+      .longest_row_tokens = std::max(data.longest_row_tokens, validation.longest_row_tokens),
+      .row_count = data.row_count,
+      .validation_row_count = validation.row_count,
+      .packing = batches.packing,
+      .compute_dtype = job.compute_dtype,
+      .attention = job.attention,
+      .order = job.order,
+      .weight_slot_count = job.weight_slot_count,
+      .resident_weights = job.resident_weights,
+      .host_limit_bytes = job.host_limit_bytes,
+      .device_limit_bytes = job.device_limit_bytes};
+  return PlanJob(inputs.model->config(), shape, machine);
 }
 
 absl::StatusOr<std::unique_ptr<ModelSession>> Trainer::StartSession(const TrainJob& job,
-                                                                    const ModelFolder& folder,
+                                                                    const JobInputs& inputs,
                                                                     const Plan& plan,
                                                                     JobProgress& progress) {
   MT_ASSIGN_OR_RETURN(std::unique_ptr<ModelSession> session,
-                      ModelSession::Create(folder.config(),
+                      ModelSession::Create(inputs.model->config(),
                                            {.optimizer_threads = optimizer_threads_,
                                             .templates = {.dtype = job.compute_dtype,
                                                           .attention = job.attention,
@@ -119,11 +159,23 @@ absl::StatusOr<std::unique_ptr<ModelSession>> Trainer::StartSession(const TrainJ
                                            parts_.backend, parts_.clock));
   MT_RETURN_IF_ERROR(PrepareMemory(*session, progress));
   progress.Begin(TrainPhase::kLoading);
-  MT_RETURN_IF_ERROR(LoadModel(folder, session->layout(), session->store(),
-                               progress.FollowUntilStop(TrainPhase::kLoading)));
+  MT_RETURN_IF_ERROR(LoadState(job, inputs, *session, progress));
   MT_RETURN_IF_ERROR(PinMemory(*session, plan.pipeline, progress));
   MT_RETURN_IF_ERROR(session->StartPipeline(plan.pipeline));
   return session;
+}
+
+absl::Status Trainer::LoadState(const TrainJob& job, const JobInputs& inputs, ModelSession& session,
+                                JobProgress& progress) {
+  const ByteProgress loading = progress.FollowUntilStop(TrainPhase::kLoading);
+  if (!inputs.checkpoint.has_value()) {
+    return LoadModel(*inputs.model, session.layout(), session.store(), loading);
+  }
+  const LoadedState loaded =
+      job.start.resume_path.empty() ? LoadedState::kWeights : LoadedState::kEverything;
+  const absl::Status status = LoadCheckpoint(*inputs.checkpoint, loaded, session.layout(),
+                                             session.store(), parts_.files, loading);
+  return absl::IsDataLoss(status) ? MarkCorruptCheckpoint(status) : status;
 }
 
 absl::StatusOr<TrainResult> Trainer::Run(const TrainJob& job, TrainObserver& observer) {
@@ -141,40 +193,109 @@ absl::StatusOr<TrainResult> Trainer::RunJob(const TrainJob& job, TrainObserver& 
                     [&observer](const std::string& what) { observer.OnStall(what); });
   JobProgress progress(parts_.clock, observer, watchdog);
   progress.Begin(TrainPhase::kLoading);
-  if (parts_.files.Exists(job.output_path)) {
-    return absl::InvalidArgumentError(absl::StrCat(job.output_path, ": exists already"));
-  }
-  MT_ASSIGN_OR_RETURN(const std::unique_ptr<ModelFolder> folder,
-                      ModelFolder::Open(job.model_path, parts_.files));
-  const ModelConfig& config = folder->config();
-  MT_RETURN_IF_ERROR(CheckTrainable(config));
-  MT_ASSIGN_OR_RETURN(const std::unique_ptr<PreparedData> data, PreparedData::Open(job.data_path));
-  MT_RETURN_IF_ERROR(CheckVocabulary(data->info(), config));
-  MT_ASSIGN_OR_RETURN(const Plan plan, PlanOf(job, config, data->info()));
+  MT_ASSIGN_OR_RETURN(const JobInputs inputs, OpenJobInputs(job, parts_.files));
+  MT_ASSIGN_OR_RETURN(const Plan plan, PlanOf(job, inputs));
   if (!plan.fits) {
     return absl::ResourceExhaustedError(plan.verdict);
   }
-  MT_ASSIGN_OR_RETURN(BatchReader reader,
-                      BatchReader::Create(*data, CutAsPlanned(job.batches, plan)));
-  observer.OnPlanned(plan, reader.step_count());
-  observer.OnLogLine(absl::StrCat("the plan ", plan.verdict));
-  watchdog.RaiseGenerousLimit(FirstStepLimit(plan, config));
-
+  MT_RETURN_IF_ERROR(Announce(job, inputs, plan, observer));
+  watchdog.RaiseGenerousLimit(FirstStepLimit(plan, inputs.model->config()));
   MT_ASSIGN_OR_RETURN(const std::unique_ptr<ModelSession> session,
-                      StartSession(job, *folder, plan, progress));
-  progress.Begin(TrainPhase::kTraining);
+                      StartSession(job, inputs, plan, progress));
   const Watchdog::PipelineWatch watch(watchdog, session->pipeline());
-  MT_RETURN_IF_ERROR(
-      RunTrainingLoop(job, parts_.clock, reader, session->pipeline(), observer, watchdog));
+  const Running running{.job = job,
+                        .inputs = inputs,
+                        .plan = plan,
+                        .session = *session,
+                        .progress = progress,
+                        .observer = observer,
+                        .watchdog = watchdog};
+  MT_ASSIGN_OR_RETURN(const LoopEnd end, Train(running));
   MT_RETURN_IF_ERROR(LogDeviceMemory(parts_.backend, plan, observer));
-  if (observer.StopRequested()) {
+  if (!end.paused) {
+    MT_RETURN_IF_ERROR(Export(running));
+  }
+  MT_ASSIGN_OR_RETURN(const ProcessMemory memory, ReadProcessMemory(""));
+  return TrainResult{.step_count = end.progress.step,
+                     .peak_host_bytes = memory.peak_resident_bytes,
+                     .stopped_early = end.progress.stopped_early,
+                     .paused_checkpoint = end.paused ? end.last_checkpoint : ""};
+}
+
+// Tells what the job is going to do, once nothing speaks against it any more.
+absl::Status Trainer::Announce(const TrainJob& job, const JobInputs& inputs, const Plan& plan,
+                               TrainObserver& observer) {
+  const BatchOptions batches = CutAsPlanned(BatchesOf(job, inputs), plan);
+  MT_ASSIGN_OR_RETURN(const BatchReader reader, BatchReader::Create(*inputs.data, batches));
+  int64_t first_step = 0;
+  if (!job.start.resume_path.empty()) {
+    MT_RETURN_IF_ERROR(CheckResumable(*inputs.checkpoint, OrderOf(job, batches, inputs)));
+    first_step = inputs.checkpoint->manifest.progress.step;
+    if (first_step > reader.step_count()) {
+      return absl::FailedPreconditionError(absl::StrCat("cannot go on from ", inputs.checkpoint->id,
+                                                        ": the job has only ", reader.step_count(),
+                                                        " steps"));
+    }
+  }
+  MT_RETURN_IF_ERROR(
+      PrepareFolder(job.save, UnitElements(MakeModelLayout(inputs.model->config())), parts_.files));
+  observer.OnPlanned(plan, reader.step_count(), first_step);
+  observer.OnLogLine(absl::StrCat("the plan ", plan.verdict));
+  if (inputs.checkpoint.has_value()) {
+    observer.OnLogLine(
+        absl::StrCat(job.start.resume_path.empty() ? "takes the weights of " : "goes on from ",
+                     inputs.checkpoint->path));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<LoopEnd> Trainer::Train(const Running& running) {
+  const TrainJob& job = running.job;
+  const JobInputs& inputs = running.inputs;
+  StepPipeline& pipeline = running.session.pipeline();
+  const BatchOptions batches = CutAsPlanned(BatchesOf(job, inputs), running.plan);
+  MT_ASSIGN_OR_RETURN(BatchReader reader, BatchReader::Create(*inputs.data, batches));
+  CheckpointManifest form{.order = OrderOf(job, batches, inputs),
+                          .schedule = job.schedule,
+                          .unit_elements = UnitElements(running.session.layout()),
+                          .spec = job.save.spec};
+  form.schedule.total_steps = reader.step_count();
+  if (!job.start.resume_path.empty()) {
+    form.progress = inputs.checkpoint->manifest.progress;
+    pipeline.set_update_count(form.progress.update_count);
+  }
+  reader.Seek(form.progress.step);
+  running.progress.Begin(TrainPhase::kTraining);
+  JobEvaluator evaluator({.clock = parts_.clock,
+                          .pipeline = pipeline,
+                          .progress = running.progress,
+                          .observer = running.observer},
+                         job.evaluation, ValidationRows(job, inputs, batches));
+  JobSaver saver({.files = parts_.files,
+                  .clock = parts_.clock,
+                  .session = running.session,
+                  .progress = running.progress,
+                  .observer = running.observer},
+                 job.save, form);
+  return RunTrainingLoop(job,
+                         {.clock = parts_.clock,
+                          .reader = reader,
+                          .pipeline = pipeline,
+                          .evaluator = evaluator,
+                          .saver = saver,
+                          .observer = running.observer,
+                          .watchdog = running.watchdog},
+                         form.progress);
+}
+
+absl::Status Trainer::Export(const Running& running) {
+  if (running.observer.StopRequested()) {
     return absl::CancelledError("the job was asked to stop before its export");
   }
-  progress.Begin(TrainPhase::kExporting);
-  MT_RETURN_IF_ERROR(ExportModel(*folder, session->layout(), session->store(), job.output_path,
-                                 parts_.files, progress.Follow(TrainPhase::kExporting)));
-  MT_ASSIGN_OR_RETURN(const ProcessMemory memory, ReadProcessMemory(""));
-  return TrainResult{reader.step_count(), memory.peak_resident_bytes};
+  running.progress.Begin(TrainPhase::kExporting);
+  return ExportModel(*running.inputs.model, running.session.layout(), running.session.store(),
+                     running.job.output_path, parts_.files,
+                     running.progress.Follow(TrainPhase::kExporting));
 }
 
 }  // namespace megatrain

@@ -3,27 +3,30 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/file_system.h"
-#include "runtime/config/model_config.h"
-#include "runtime/data/prepared_data.h"
-#include "runtime/model_io/model_folder.h"
 #include "runtime/planner/machine_speeds.h"
 #include "runtime/planner/planner.h"
 #include "runtime/trainer/compute_backend.h"
+#include "runtime/trainer/job_inputs.h"
 #include "runtime/trainer/job_progress.h"
 #include "runtime/trainer/model_session.h"
 #include "runtime/trainer/train_job.h"
+#include "runtime/trainer/training_loop.h"
+#include "runtime/trainer/watchdog.h"
 
 namespace megatrain {
 
 // The end of a job that succeeded.
 struct TrainResult {
-  int64_t step_count = 0;
-  int64_t peak_host_bytes = 0;  // highest resident memory of the process during the job
+  int64_t step_count = 0;         // that were done, those before a resume too
+  int64_t peak_host_bytes = 0;    // highest resident memory of the process during the job
+  bool stopped_early = false;     // evaluations got no better
+  std::string paused_checkpoint;  // not empty: stopped as asked, its state in that one; no export
 };
 
 // Runs jobs on one backend, one at a time: loads the model into a host store, trains it by the
@@ -46,8 +49,10 @@ class Trainer {
 
   int64_t baseline_bytes() const { return baseline_bytes_; }
 
-  // Returns when output_path is complete and durable. On an error nothing is left there:
-  // INVALID_ARGUMENT or what reading gives for a model or data that are not as they must be,
+  // Returns when output_path is complete and durable, or the job is paused. On an error nothing is
+  // left there, and checkpoints that are complete stay: INVALID_ARGUMENT or what reading gives for
+  // a model or data that are not as they must be, DATA_LOSS with MarkCorruptCheckpoint for a
+  // damaged checkpoint, FAILED_PRECONDITION for one that the job cannot go on from,
   // RESOURCE_EXHAUSTED for a job that does not fit or a full disk, ABORTED after too many steps in
   // a row whose loss or gradient is not finite, CANCELLED when the observer asks to stop.
   absl::StatusOr<TrainResult> Run(const TrainJob& job, TrainObserver& observer);
@@ -55,14 +60,29 @@ class Trainer {
  private:
   absl::StatusOr<TrainResult> RunJob(const TrainJob& job, TrainObserver& observer);
 
-  absl::StatusOr<Plan> PlanOf(const TrainJob& job, const ModelConfig& config,
-                              const PreparedDataInfo& data);
-
+  absl::StatusOr<Plan> PlanOf(const TrainJob& job, const JobInputs& inputs);
   // The model in memory, ready for its first step.
   absl::StatusOr<std::unique_ptr<ModelSession>> StartSession(const TrainJob& job,
-                                                             const ModelFolder& folder,
+                                                             const JobInputs& inputs,
                                                              const Plan& plan,
                                                              JobProgress& progress);
+  absl::Status LoadState(const TrainJob& job, const JobInputs& inputs, ModelSession& session,
+                         JobProgress& progress);
+  absl::Status Announce(const TrainJob& job, const JobInputs& inputs, const Plan& plan,
+                        TrainObserver& observer);
+
+  // What goes on while the model is in memory.
+  struct Running {
+    const TrainJob& job;
+    const JobInputs& inputs;
+    const Plan& plan;
+    ModelSession& session;
+    JobProgress& progress;
+    TrainObserver& observer;
+    Watchdog& watchdog;
+  };
+  absl::StatusOr<LoopEnd> Train(const Running& running);
+  absl::Status Export(const Running& running);
 
   const Parts parts_;
   const int optimizer_threads_;

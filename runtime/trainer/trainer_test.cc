@@ -205,8 +205,8 @@ TEST_F(TrainerTest, AnExistingOutputIsNeverTouched) {
   EXPECT_TRUE(std::filesystem::is_empty(job_.output_path));
 }
 
-// R1: load, training and export stay below the plan and the largest unit. Not with
-// AddressSanitizer, which keeps freed memory and its own beside it.
+// R1: load, training, saves, evaluation, resume and export stay below the plan and the largest
+// unit. Not with AddressSanitizer, which keeps freed memory and its own beside it.
 #ifndef ABSL_HAVE_ADDRESS_SANITIZER
 TEST_F(TrainerTest, PeakMemoryStaysWithinThePlan) {
   ToyModel large{.vocab_size = 8192,
@@ -216,11 +216,21 @@ TEST_F(TrainerTest, PeakMemoryStaysWithinThePlan) {
                  .head_count = 4,
                  .kv_head_count = 2};
   job_.model_path = WriteToyModel("large_" + name_, large);
+  job_.save = {.folder = testing::TempDir() + "/checkpoints_" + name_, .every_steps = 4};
+  job_.evaluation = {.split = 0.1, .every_steps = 3};
+  std::filesystem::remove_all(job_.save.folder);
   ASSERT_EQ(trainer_.WarmUp(), absl::OkStatus());
   const absl::StatusOr<TrainResult> result = Run();
   ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(observer_.checkpoints.size(), 3u);
   const int64_t largest_unit_bytes = large.vocab_size * large.hidden_size * 4;
   EXPECT_LE(result->peak_host_bytes, observer_.plan.host_bytes + largest_unit_bytes);
+  job_.start.resume_path = job_.save.folder + "/" + observer_.checkpoints[0].id;
+  job_.output_path += "_resumed";
+  RecordingObserver resumed;
+  const absl::StatusOr<TrainResult> second = trainer_.Run(job_, resumed);
+  ASSERT_TRUE(second.ok()) << second.status();
+  EXPECT_LE(second->peak_host_bytes, resumed.plan.host_bytes + largest_unit_bytes);
   RecordProperty("peak_bytes", std::to_string(result->peak_host_bytes));
   RecordProperty("plan_bytes", std::to_string(observer_.plan.host_bytes));
   EXPECT_GE(result->peak_host_bytes, observer_.plan.host_bytes / 2) << "a plan far too large";

@@ -1,6 +1,7 @@
 #include "runtime/trainer/training_loop.h"
 
 #include <deque>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -21,44 +22,120 @@ struct SubmittedStep {
 
 class TrainingLoop {
  public:
-  TrainingLoop(const TrainJob& job, const Clock& clock, BatchReader& reader, StepPipeline& pipeline,
-               TrainObserver& observer, Watchdog& watchdog)
+  TrainingLoop(const TrainJob& job, const LoopParts& parts, TrainingProgress progress)
       : job_(job),
+        parts_(parts),
         schedule_(job.schedule),
-        clock_(clock),
-        reader_(reader),
-        pipeline_(pipeline),
-        observer_(observer),
-        watchdog_(watchdog),
-        last_end_(clock.MonotonicNow()) {
-    schedule_.total_steps = reader.step_count();
+        end_{.progress = std::move(progress)},
+        last_end_(parts.clock.MonotonicNow()) {
+    schedule_.total_steps = parts_.reader.step_count();
   }
 
-  absl::Status Run() {
+  absl::StatusOr<LoopEnd> Run() {
     const absl::Status status = RunSteps();
     // Also after an error: steps that are on their way read the batches that go with this.
-    const absl::Status drained = pipeline_.Drain();
-    return status.ok() ? drained : status;
+    const absl::Status drained = parts_.pipeline.Drain();
+    MT_RETURN_IF_ERROR(status);
+    MT_RETURN_IF_ERROR(drained);
+    end_.last_checkpoint = parts_.saver.last_id();
+    return end_;
   }
 
  private:
   absl::Status RunSteps() {
-    int64_t next = 0;
-    while (next < reader_.step_count() || !submitted_.empty()) {
-      while (next < reader_.step_count() && submitted_.size() < kStepsOnTheirWay) {
+    while (!end_.paused) {
+      const int64_t next = end_.progress.step + static_cast<int64_t>(submitted_.size());
+      MT_RETURN_IF_ERROR(CheckStop(next));
+      if (SomethingIsDue(next)) {
+        MT_RETURN_IF_ERROR(FinishAll());
+        MT_RETURN_IF_ERROR(StandStill());
+      } else if (!Ends(next) && submitted_.size() < kStepsOnTheirWay) {
         MT_RETURN_IF_ERROR(Submit(next));
-        ++next;
+      } else if (submitted_.empty()) {
+        return absl::OkStatus();
+      } else {
+        MT_RETURN_IF_ERROR(Finish());
       }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckStop(int64_t next) const {
+    return parts_.observer.StopRequested()
+               ? absl::CancelledError(
+                     absl::StrCat("the job was asked to stop before step ", next + 1))
+               : absl::OkStatus();
+  }
+
+  // Whether no step is to be done after `step` of them.
+  bool Ends(int64_t step) const {
+    return end_.progress.stopped_early || step >= parts_.reader.step_count();
+  }
+
+  // Whether an evaluation or a save comes before the next step, `step` of them being submitted.
+  bool SomethingIsDue(int64_t step) {
+    if (const std::optional<SaveRequest> request = TakeRequest()) {
+      request_ = request;
+    }
+    TrainingProgress then = end_.progress;
+    then.step = step;
+    const bool due = request_.has_value() || parts_.evaluator.Due(then, Ends(step)) ||
+                     TriggerOf(step).has_value();
+    if (due) {
+      due_time_ = parts_.clock.MonotonicNow();
+    }
+    return due;
+  }
+
+  std::optional<SaveRequest> TakeRequest() {
+    return job_.save.folder.empty() ? std::nullopt : parts_.observer.TakeSaveRequest();
+  }
+
+  // By which of the job's own wishes its state is to be saved after `step` steps.
+  std::optional<CheckpointTrigger> TriggerOf(int64_t step) const {
+    if (job_.save.at_end && Ends(step) && parts_.saver.saved_step() != step &&
+        !job_.save.folder.empty()) {
+      return CheckpointTrigger::kFinal;
+    }
+    return parts_.saver.Due(step) ? std::optional(CheckpointTrigger::kPeriodic) : std::nullopt;
+  }
+
+  // Every submitted step has its result. A pause comes at once; else an evaluation comes first, so
+  // that the checkpoint tells its loss.
+  absl::Status StandStill() {
+    const std::optional<SaveRequest> request = std::exchange(request_, std::nullopt);
+    TrainingProgress& progress = end_.progress;
+    if (request.has_value() && request->then_stop) {
+      return Save(*request);
+    }
+    if (parts_.evaluator.Due(progress, Ends(progress.step))) {
+      MT_RETURN_IF_ERROR(parts_.evaluator.Run(progress));
+    }
+    if (request.has_value()) {
+      MT_RETURN_IF_ERROR(Save(*request));
+    } else if (const auto trigger = TriggerOf(progress.step)) {
+      MT_RETURN_IF_ERROR(Save({.trigger = *trigger}));
+    }
+    last_end_ = parts_.clock.MonotonicNow();
+    return absl::OkStatus();
+  }
+
+  absl::Status Save(const SaveRequest& request) {
+    MT_ASSIGN_OR_RETURN(const SaveRequest served,
+                        parts_.saver.Save(end_.progress, request, due_time_));
+    end_.paused = served.then_stop;
+    return absl::OkStatus();
+  }
+
+  absl::Status FinishAll() {
+    while (!submitted_.empty()) {
       MT_RETURN_IF_ERROR(Finish());
     }
     return absl::OkStatus();
   }
 
   absl::Status Submit(int64_t step) {
-    if (observer_.StopRequested()) {
-      return absl::CancelledError(absl::StrCat("the job was asked to stop before step ", step + 1));
-    }
-    MT_ASSIGN_OR_RETURN(StepBatch batch, reader_.Next());
+    MT_ASSIGN_OR_RETURN(StepBatch batch, parts_.reader.Next());
     submitted_.push_back({step, LearningRate(schedule_, step), std::move(batch)});
     const SubmittedStep& submitted = submitted_.back();
     StepInput input;
@@ -69,37 +146,40 @@ class TrainingLoop {
     input.optimizer = job_.optimizer;
     input.optimizer.learning_rate = submitted.learning_rate;
     input.max_gradient_norm = job_.max_gradient_norm;
-    return pipeline_.SubmitStep(std::move(input));
+    return parts_.pipeline.SubmitStep(std::move(input));
   }
 
   // Waits for the oldest step and tells of it.
   absl::Status Finish() {
-    MT_ASSIGN_OR_RETURN(const StepResult result, pipeline_.WaitStep());
+    MT_ASSIGN_OR_RETURN(const StepResult result, parts_.pipeline.WaitStep());
     const SubmittedStep step = std::move(submitted_.front());
     submitted_.pop_front();
-    const absl::Duration now = clock_.MonotonicNow();
-    observer_.OnStep({.step = step.step + 1,
-                      .loss = result.loss,
-                      .gradient_norm = result.gradient_norm,
-                      .learning_rate = step.learning_rate,
-                      .token_count = step.batch.token_count,
-                      .loss_token_count = step.batch.loss_token_count,
-                      .duration = now - last_end_,
-                      .skipped = !result.finite},
-                     pipeline_.Figures());
-    watchdog_.StepEnded(now - last_end_);
+    const absl::Duration now = parts_.clock.MonotonicNow();
+    parts_.observer.OnStep({.step = step.step + 1,
+                            .loss = result.loss,
+                            .gradient_norm = result.gradient_norm,
+                            .learning_rate = step.learning_rate,
+                            .token_count = step.batch.token_count,
+                            .loss_token_count = step.batch.loss_token_count,
+                            .duration = now - last_end_,
+                            .skipped = !result.finite},
+                           parts_.pipeline.Figures());
+    parts_.watchdog.StepEnded(now - last_end_);
     last_end_ = now;
-    skipped_in_a_row_ = result.finite ? 0 : skipped_in_a_row_ + 1;
+    TrainingProgress& progress = end_.progress;
+    progress.step = step.step + 1;
+    progress.skipped_in_a_row = result.finite ? 0 : progress.skipped_in_a_row + 1;
     if (result.finite) {
       return absl::OkStatus();
     }
     const std::string line =
         absl::StrCat("step ", step.step + 1, " was skipped: ", Describe(result, step));
-    observer_.OnLogLine(line);
-    if (skipped_in_a_row_ >= job_.nonfinite_step_limit) {
-      return absl::AbortedError(absl::StrCat(
-          skipped_in_a_row_, " steps in a row were not finite (train.nonfinite_step_limit); ", line,
-          "; lower the learning rate, or look at that row"));
+    parts_.observer.OnLogLine(line);
+    if (progress.skipped_in_a_row >= job_.nonfinite_step_limit) {
+      return absl::AbortedError(
+          absl::StrCat(progress.skipped_in_a_row,
+                       " steps in a row were not finite (train.nonfinite_step_limit); ", line,
+                       "; lower the learning rate, or look at that row"));
     }
     return absl::OkStatus();
   }
@@ -122,22 +202,20 @@ class TrainingLoop {
   }
 
   const TrainJob& job_;
+  const LoopParts parts_;
   LearningRateSchedule schedule_;
-  const Clock& clock_;
-  BatchReader& reader_;
-  StepPipeline& pipeline_;
-  TrainObserver& observer_;
-  Watchdog& watchdog_;
+  LoopEnd end_;
   std::deque<SubmittedStep> submitted_;
+  std::optional<SaveRequest> request_;
+  absl::Duration due_time_;
   absl::Duration last_end_;
-  int64_t skipped_in_a_row_ = 0;
 };
 
 }  // namespace
 
-absl::Status RunTrainingLoop(const TrainJob& job, const Clock& clock, BatchReader& reader,
-                             StepPipeline& pipeline, TrainObserver& observer, Watchdog& watchdog) {
-  return TrainingLoop(job, clock, reader, pipeline, observer, watchdog).Run();
+absl::StatusOr<LoopEnd> RunTrainingLoop(const TrainJob& job, const LoopParts& parts,
+                                        TrainingProgress progress) {
+  return TrainingLoop(job, parts, std::move(progress)).Run();
 }
 
 }  // namespace megatrain

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <cstdlib>
 #include <memory>
@@ -60,22 +61,26 @@ void LetIdleThreadsSleep(char** argv) {
   }
 }
 
-// Ends `service` at the first SIGTERM or SIGINT, both of which must be blocked in every thread.
+// Stops `service` at each SIGTERM or SIGINT, both of which must be blocked in every thread: the
+// second one no longer waits for a checkpoint.
 class SignalThread {
  public:
   SignalThread(const sigset_t& signals, EngineService& service)
-      : thread_([signals, &service] {
+      : thread_([this, signals, &service] {
           int signal = 0;
-          sigwait(&signals, &signal);
-          service.Stop();
+          while (sigwait(&signals, &signal) == 0 && !ended_) {
+            service.Stop();
+          }
         }) {}
 
   ~SignalThread() {
-    pthread_kill(thread_.native_handle(), SIGTERM);  // for the case that none came
+    ended_ = true;
+    pthread_kill(thread_.native_handle(), SIGTERM);  // wakes it
     thread_.join();
   }
 
  private:
+  std::atomic<bool> ended_ = false;
   std::thread thread_;
 };
 

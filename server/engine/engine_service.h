@@ -31,7 +31,8 @@ class EngineService final : public engine::v1::EngineService::CallbackService {
   // Runs the jobs of RunJob calls, one after another, until Stop.
   void RunJobs() ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Ends RunJobs: a running job stops at its next step and leaves nothing behind.
+  // Ends RunJobs: a running job that has a folder of checkpoints saves its state and stops; without
+  // one, or at the second call, it stops at its next step and leaves nothing new behind.
   void Stop() ABSL_LOCKS_EXCLUDED(mutex_);
 
   grpc::ServerUnaryReactor* GetEngine(grpc::CallbackServerContext* context,
@@ -39,6 +40,9 @@ class EngineService final : public engine::v1::EngineService::CallbackService {
                                       engine::v1::Engine* response) override;
   grpc::ServerWriteReactor<engine::v1::RunJobEvent>* RunJob(
       grpc::CallbackServerContext* context, const engine::v1::RunJobRequest* request) override;
+  grpc::ServerUnaryReactor* SaveCheckpoint(grpc::CallbackServerContext* context,
+                                           const engine::v1::SaveCheckpointRequest* request,
+                                           engine::v1::SaveCheckpointResponse* response) override;
 
  private:
   std::shared_ptr<RunJobCall> NextCall() ABSL_LOCKS_EXCLUDED(mutex_);

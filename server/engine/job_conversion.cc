@@ -3,10 +3,11 @@
 #include <cmath>
 #include <map>
 #include <string>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "google/protobuf/util/json_util.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/trainer/job_inputs.h"
 #include "server/planning/plan_conversion.h"
 
 namespace megatrain {
@@ -116,6 +117,98 @@ absl::Status SetPlacement(const v1::PlacementOptions& options, TrainJob& job) {
   return absl::OkStatus();
 }
 
+// Paths of a job: absolute, or absent where that is allowed.
+absl::Status CheckPath(const char* field, const std::string& path, bool may_be_empty) {
+  if ((path.empty() && may_be_empty) || (!path.empty() && path[0] == '/')) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(field, " is \"", path, "\": it must be an absolute path"));
+}
+
+absl::Status SetPaths(const engine::v1::RunJobRequest& request, TrainJob& job) {
+  job.model_path = request.model_path();
+  job.data_path = request.data_path();
+  job.output_path = request.output_path();
+  job.save.folder = request.checkpoint_folder();
+  job.start.resume_path = request.resume_checkpoint_path();
+  job.start.weights_path = request.weights_checkpoint_path();
+  job.evaluation.data_path = request.evaluation_data_path();
+  job.model_fingerprint = request.model_fingerprint();
+  job.data_fingerprint = request.data_fingerprint();
+  job.evaluation.data_fingerprint = request.evaluation_data_fingerprint();
+  MT_RETURN_IF_ERROR(CheckPath("model_path", job.model_path, false));
+  MT_RETURN_IF_ERROR(CheckPath("data_path", job.data_path, false));
+  MT_RETURN_IF_ERROR(CheckPath("output_path", job.output_path, false));
+  MT_RETURN_IF_ERROR(CheckPath("checkpoint_folder", job.save.folder, true));
+  MT_RETURN_IF_ERROR(CheckPath("resume_checkpoint_path", job.start.resume_path, true));
+  MT_RETURN_IF_ERROR(CheckPath("weights_checkpoint_path", job.start.weights_path, true));
+  MT_RETURN_IF_ERROR(CheckPath("evaluation_data_path", job.evaluation.data_path, true));
+  if (!job.start.resume_path.empty() && !job.start.weights_path.empty()) {
+    return absl::InvalidArgumentError(
+        "resume_checkpoint_path and weights_checkpoint_path: at most one may be set");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SetSave(const v1::TrainingSpec& spec, TrainJob& job) {
+  const v1::CheckpointOptions& options = spec.checkpoint();
+  job.save.every_steps = options.every_steps();
+  job.save.every = absl::Minutes(options.every_minutes());
+  job.save.at_end = options.at_end();
+  job.save.keep_count = options.keep_last();
+  google::protobuf::util::JsonPrintOptions json;
+  json.preserve_proto_field_names = true;
+  if (!google::protobuf::util::MessageToJsonString(spec, &job.save.spec, json).ok()) {
+    return absl::InvalidArgumentError("spec cannot be written as JSON");
+  }
+  const auto check = [](const char* field, int64_t value) {
+    return CheckNumber(field, static_cast<double>(value), value >= 0, "at least 0");
+  };
+  MT_RETURN_IF_ERROR(check("checkpoint.every_steps", options.every_steps()));
+  MT_RETURN_IF_ERROR(check("checkpoint.every_minutes", options.every_minutes()));
+  return check("checkpoint.keep_last", options.keep_last());
+}
+
+absl::Status SetEvaluation(const v1::EvaluationOptions& options, TrainJob& job) {
+  EvaluationOptions& evaluation = job.evaluation;
+  evaluation.split = options.split();
+  evaluation.every_steps = options.every_steps();
+  evaluation.patience = options.early_stopping_patience();
+  evaluation.min_delta = options.early_stopping_min_delta();
+  MT_RETURN_IF_ERROR(CheckNumber("evaluation.split", options.split(),
+                                 options.split() >= 0 && options.split() < 1,
+                                 "at least 0 and below 1"));
+  MT_RETURN_IF_ERROR(CheckNumber("evaluation.every_steps",
+                                 static_cast<double>(options.every_steps()),
+                                 options.every_steps() >= 0, "at least 0"));
+  MT_RETURN_IF_ERROR(CheckNumber("evaluation.early_stopping_patience",
+                                 static_cast<double>(options.early_stopping_patience()),
+                                 options.early_stopping_patience() >= 0, "at least 0"));
+  MT_RETURN_IF_ERROR(CheckNumber("evaluation.early_stopping_min_delta",
+                                 options.early_stopping_min_delta(),
+                                 options.early_stopping_min_delta() >= 0, "at least 0"));
+  return evaluation.split > 0 && !evaluation.data_path.empty()
+             ? absl::InvalidArgumentError("evaluation: only one of split and dataset may be set")
+             : absl::OkStatus();
+}
+
+v1::CheckpointTrigger TriggerToProto(CheckpointTrigger trigger) {
+  switch (trigger) {
+    case CheckpointTrigger::kPeriodic:
+      return v1::CHECKPOINT_TRIGGER_PERIODIC;
+    case CheckpointTrigger::kManual:
+      return v1::CHECKPOINT_TRIGGER_MANUAL;
+    case CheckpointTrigger::kPause:
+      return v1::CHECKPOINT_TRIGGER_PAUSE;
+    case CheckpointTrigger::kDrain:
+      return v1::CHECKPOINT_TRIGGER_DRAIN;
+    case CheckpointTrigger::kFinal:
+      return v1::CHECKPOINT_TRIGGER_FINAL;
+  }
+  return v1::CHECKPOINT_TRIGGER_UNSPECIFIED;
+}
+
 void SetTimestamp(absl::Time time, google::protobuf::Timestamp* result) {
   const int64_t nanoseconds = absl::ToUnixNanos(time);
   result->set_seconds(nanoseconds / 1'000'000'000);
@@ -126,27 +219,28 @@ void SetTimestamp(absl::Time time, google::protobuf::Timestamp* result) {
 
 absl::StatusOr<TrainJob> TrainJobFromProto(const engine::v1::RunJobRequest& request) {
   TrainJob job;
-  job.model_path = request.model_path();
-  job.data_path = request.data_path();
-  job.output_path = request.output_path();
-  for (const auto& [field, path] :
-       {std::pair("model_path", request.model_path()), std::pair("data_path", request.data_path()),
-        std::pair("output_path", request.output_path())}) {
-    if (path.empty() || path[0] != '/') {
-      return absl::InvalidArgumentError(
-          absl::StrCat(field, " is \"", path, "\": it must be an absolute path"));
-    }
-  }
+  MT_RETURN_IF_ERROR(SetPaths(request, job));
   MT_RETURN_IF_ERROR(SetTrain(request.spec().train(), job));
   MT_RETURN_IF_ERROR(SetPlacement(request.spec().placement(), job));
+  MT_RETURN_IF_ERROR(SetSave(request.spec(), job));
+  MT_RETURN_IF_ERROR(SetEvaluation(request.spec().evaluation(), job));
   return job;
 }
 
-engine::v1::Started StartedToProto(const Plan& plan, int64_t step_count) {
+SaveRequest SaveRequestFromProto(const engine::v1::SaveCheckpointRequest& request) {
+  const CheckpointTrigger trigger =
+      request.trigger() == v1::CHECKPOINT_TRIGGER_PAUSE   ? CheckpointTrigger::kPause
+      : request.trigger() == v1::CHECKPOINT_TRIGGER_DRAIN ? CheckpointTrigger::kDrain
+                                                          : CheckpointTrigger::kManual;
+  return {.trigger = trigger, .then_stop = request.then_stop()};
+}
+
+engine::v1::Started StartedToProto(const Plan& plan, int64_t step_count, int64_t first_step) {
   engine::v1::Started started;
   started.set_planned_step_count(step_count);
   *started.mutable_plan() = PlanToProto(plan);
   started.mutable_plan()->set_step_count(step_count);
+  started.set_resumed_step(first_step);
   return started;
 }
 
@@ -183,9 +277,55 @@ engine::v1::StreamFigures StreamFiguresToProto(const AllStreamFigures& figures,
   return result;
 }
 
+engine::v1::CheckpointSaved CheckpointToProto(const CheckpointReport& report) {
+  engine::v1::CheckpointSaved saved;
+  saved.set_checkpoint_id(report.id);
+  saved.set_step(report.step);
+  saved.set_trigger(TriggerToProto(report.trigger));
+  saved.set_size_bytes(report.size_bytes);
+  saved.set_save_seconds(absl::ToDoubleSeconds(report.save));
+  saved.set_stall_seconds(absl::ToDoubleSeconds(report.stall));
+  return saved;
+}
+
+v1::CheckpointFailure CheckpointFailureToProto(const CheckpointFailure& failure) {
+  v1::CheckpointFailure result;
+  result.set_step(failure.step);
+  result.set_trigger(TriggerToProto(failure.trigger));
+  result.mutable_reason()->set_code(absl::IsResourceExhausted(failure.status) ? "DISK_FULL"
+                                                                              : "DISK_FAILED");
+  result.mutable_reason()->set_message(std::string(failure.status.message()));
+  return result;
+}
+
+v1::EvaluationRecord EvaluationToProto(const EvaluationReport& report, absl::Time end_time) {
+  v1::EvaluationRecord record;
+  record.set_step(report.step);
+  record.set_loss(report.loss);
+  record.set_loss_token_count(report.loss_token_count);
+  record.set_evaluation_seconds(absl::ToDoubleSeconds(report.duration));
+  SetTimestamp(end_time, record.mutable_end_time());
+  return record;
+}
+
+engine::v1::RunJobEvent EndToProto(const absl::StatusOr<TrainResult>& result) {
+  engine::v1::RunJobEvent event;
+  if (!result.ok()) {
+    *event.mutable_failed() = ReasonToProto(result.status());
+  } else if (result->paused_checkpoint.empty()) {
+    event.mutable_finished()->set_peak_host_bytes(result->peak_host_bytes);
+    event.mutable_finished()->set_stopped_early(result->stopped_early);
+  } else {
+    event.mutable_paused()->set_checkpoint_id(result->paused_checkpoint);
+    event.mutable_paused()->set_peak_host_bytes(result->peak_host_bytes);
+  }
+  return event;
+}
+
 v1::JobReason ReasonToProto(const absl::Status& status) {
   v1::JobReason reason;
-  reason.set_code(absl::StatusCodeToString(status.code()));
+  reason.set_code(IsCorruptCheckpoint(status) ? "CHECKPOINT_CORRUPT"
+                                              : absl::StatusCodeToString(status.code()));
   reason.set_message(std::string(status.message()));
   return reason;
 }

@@ -1,5 +1,6 @@
 #include "server/engine/job_conversion.h"
 
+#include <cerrno>
 #include <functional>
 #include <limits>
 #include <string>
@@ -7,6 +8,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "runtime/trainer/job_inputs.h"
 
 namespace megatrain {
 namespace {
@@ -131,6 +133,101 @@ TEST(JobConversionTest, ReasonsAreCodesAndSentences) {
   const v1::JobReason reason = ReasonToProto(absl::ResourceExhaustedError("too large"));
   EXPECT_EQ(reason.code(), "RESOURCE_EXHAUSTED");
   EXPECT_EQ(reason.message(), "too large");
+}
+
+TEST(JobConversionTest, CheckpointsAndEvaluationArrive) {
+  engine::v1::RunJobRequest request = GoodRequest();
+  request.set_checkpoint_folder("/checkpoints");
+  request.set_resume_checkpoint_path("/checkpoints/step-00000001");
+  request.set_model_fingerprint("model");
+  request.set_data_fingerprint("data");
+  request.set_evaluation_data_path("/validation");
+  request.set_evaluation_data_fingerprint("validation");
+  v1::CheckpointOptions& checkpoint = *request.mutable_spec()->mutable_checkpoint();
+  checkpoint.set_every_steps(5);
+  checkpoint.set_every_minutes(7);
+  checkpoint.set_keep_last(3);
+  checkpoint.set_at_end(true);
+  v1::EvaluationOptions& evaluation = *request.mutable_spec()->mutable_evaluation();
+  evaluation.set_dataset("datasets/v");
+  evaluation.set_every_steps(11);
+  evaluation.set_early_stopping_patience(2);
+  evaluation.set_early_stopping_min_delta(0.5);
+  absl::StatusOr<TrainJob> job = TrainJobFromProto(request);
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(job->save.folder, "/checkpoints");
+  EXPECT_EQ(job->save.every_steps, 5);
+  EXPECT_EQ(job->save.every, absl::Minutes(7));
+  EXPECT_EQ(job->save.keep_count, 3);
+  EXPECT_TRUE(job->save.at_end);
+  EXPECT_NE(job->save.spec.find("\"every_steps\":\"11\""), std::string::npos) << job->save.spec;
+  EXPECT_EQ(job->start.resume_path, "/checkpoints/step-00000001");
+  EXPECT_EQ(job->start.weights_path, "");
+  EXPECT_EQ(job->model_fingerprint, "model");
+  EXPECT_EQ(job->data_fingerprint, "data");
+  EXPECT_EQ(job->evaluation.data_path, "/validation");
+  EXPECT_EQ(job->evaluation.data_fingerprint, "validation");
+  EXPECT_EQ(job->evaluation.every_steps, 11);
+  EXPECT_EQ(job->evaluation.patience, 2);
+  EXPECT_EQ(job->evaluation.min_delta, 0.5);
+
+  const engine::v1::RunJobRequest good = request;
+  const auto refuses = [&](const std::string& field) {
+    const absl::Status status = TrainJobFromProto(request).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << field;
+    EXPECT_NE(status.message().find(field), absl::string_view::npos) << status;
+    request = good;
+  };
+  request.set_weights_checkpoint_path("/other");
+  refuses("at most one may be set");
+  request.set_checkpoint_folder("relative");
+  refuses("checkpoint_folder");
+  request.mutable_spec()->mutable_checkpoint()->set_every_steps(-1);
+  refuses("checkpoint.every_steps");
+  request.mutable_spec()->mutable_evaluation()->set_split(0.5);
+  refuses("only one of split and dataset");
+  request.mutable_spec()->mutable_evaluation()->set_split(std::numeric_limits<double>::quiet_NaN());
+  refuses("evaluation.split");
+  request.mutable_spec()->mutable_evaluation()->set_early_stopping_patience(-1);
+  refuses("evaluation.early_stopping_patience");
+}
+
+TEST(JobConversionTest, WhatAJobTellsArrives) {
+  const engine::v1::CheckpointSaved saved = CheckpointToProto({.id = "step-00000007",
+                                                               .step = 7,
+                                                               .trigger = CheckpointTrigger::kPause,
+                                                               .size_bytes = 99,
+                                                               .save = absl::Seconds(3),
+                                                               .stall = absl::Seconds(2)});
+  EXPECT_EQ(saved.checkpoint_id(), "step-00000007");
+  EXPECT_EQ(saved.step(), 7);
+  EXPECT_EQ(saved.trigger(), v1::CHECKPOINT_TRIGGER_PAUSE);
+  EXPECT_EQ(saved.size_bytes(), 99);
+  EXPECT_EQ(saved.save_seconds(), 3);
+  EXPECT_EQ(saved.stall_seconds(), 2);
+
+  const auto reason = [](absl::Status status) {
+    return CheckpointFailureToProto({.step = 4, .status = std::move(status)}).reason();
+  };
+  EXPECT_EQ(reason(absl::ResourceExhaustedError("full")).code(), "DISK_FULL");
+  EXPECT_EQ(reason(absl::ErrnoToStatus(EIO, "broken")).code(), "DISK_FAILED");
+  EXPECT_EQ(reason(absl::ResourceExhaustedError("full")).message(), "full");
+  EXPECT_EQ(ReasonToProto(MarkCorruptCheckpoint(absl::DataLossError("bytes"))).code(),
+            "CHECKPOINT_CORRUPT");
+  EXPECT_EQ(ReasonToProto(absl::DataLossError("bytes")).code(), "DATA_LOSS");
+
+  EXPECT_EQ(EndToProto(TrainResult{.paused_checkpoint = "step-00000007"}).paused().checkpoint_id(),
+            "step-00000007");
+  EXPECT_TRUE(EndToProto(TrainResult{.stopped_early = true}).finished().stopped_early());
+  EXPECT_EQ(EndToProto(absl::CancelledError("stop")).failed().code(), "CANCELLED");
+
+  engine::v1::SaveCheckpointRequest request;
+  EXPECT_EQ(SaveRequestFromProto(request).trigger, CheckpointTrigger::kManual);
+  EXPECT_FALSE(SaveRequestFromProto(request).then_stop);
+  request.set_trigger(v1::CHECKPOINT_TRIGGER_DRAIN);
+  request.set_then_stop(true);
+  EXPECT_EQ(SaveRequestFromProto(request).trigger, CheckpointTrigger::kDrain);
+  EXPECT_TRUE(SaveRequestFromProto(request).then_stop);
 }
 
 }  // namespace

@@ -40,6 +40,36 @@ void RunJobCall::Cancel() {
   MutexLock lock(&mutex_);
   cancelled_ = true;
   written_.NotifyAll();
+  save_requested_.NotifyAll();
+}
+
+void RunJobCall::RequestSave(SaveRequest request) {
+  MutexLock lock(&mutex_);
+  if (save_request_.has_value() && save_request_->then_stop && !request.then_stop) {
+    return;
+  }
+  save_request_ = request;
+  save_requested_.NotifyAll();
+}
+
+void RunJobCall::SaveAndEnd() {
+  MutexLock lock(&mutex_);
+  ending_ = true;
+  save_request_ = SaveRequest{.trigger = CheckpointTrigger::kDrain, .then_stop = true};
+  save_requested_.NotifyAll();
+}
+
+std::optional<SaveRequest> RunJobCall::TakeSaveRequest() {
+  MutexLock lock(&mutex_);
+  return std::exchange(save_request_, std::nullopt);
+}
+
+std::optional<SaveRequest> RunJobCall::WaitForSaveRequest() {
+  MutexLock lock(&mutex_);
+  while (!save_request_.has_value() && !cancelled_ && !ending_) {
+    save_requested_.Wait(&mutex_);
+  }
+  return cancelled_ ? std::nullopt : std::exchange(save_request_, std::nullopt);
 }
 
 bool RunJobCall::cancelled() {
@@ -54,6 +84,7 @@ void RunJobCall::OnWriteDone(bool ok) {
   if (!ok) {  // the client is gone: nothing more can be written
     cancelled_ = true;
     events_.clear();
+    save_requested_.NotifyAll();
   }
   Advance();
   written_.NotifyAll();

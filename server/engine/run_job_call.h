@@ -3,11 +3,13 @@
 
 #include <deque>
 #include <memory>
+#include <optional>
 
 #include "grpcpp/grpcpp.h"
 #include "megatrain/engine/v1/engine.grpc.pb.h"
 #include "runtime/base/condition_variable.h"
 #include "runtime/base/mutex.h"
+#include "runtime/trainer/train_job.h"
 
 namespace megatrain {
 
@@ -26,6 +28,18 @@ class RunJobCall final : public grpc::ServerWriteReactor<engine::v1::RunJobEvent
 
   // Ends the call with `status` once everything queued is written. Nothing is sent after it.
   void End(const grpc::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Remembers that a checkpoint is asked for, until it is taken. A later request replaces an
+  // earlier one, but a then_stop stays.
+  void RequestSave(SaveRequest request) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // The process ends: the job is to save its state and stop, and not to wait when it cannot.
+  void SaveAndEnd() ABSL_LOCKS_EXCLUDED(mutex_);
+
+  std::optional<SaveRequest> TakeSaveRequest() ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Blocks until there is one; absent when the job is to end.
+  std::optional<SaveRequest> WaitForSaveRequest() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // The client left or the process ends: the job is to stop.
   void Cancel() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -48,6 +62,9 @@ class RunJobCall final : public grpc::ServerWriteReactor<engine::v1::RunJobEvent
   // The front one is being written when `writing_`; a deque keeps its address.
   std::deque<engine::v1::RunJobEvent> events_ ABSL_GUARDED_BY(mutex_);
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
+  ConditionVariable save_requested_;
+  std::optional<SaveRequest> save_request_ ABSL_GUARDED_BY(mutex_);
+  bool ending_ ABSL_GUARDED_BY(mutex_) = false;
   bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
   bool finished_ ABSL_GUARDED_BY(mutex_) = false;
