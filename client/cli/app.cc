@@ -124,8 +124,8 @@ int RunApp(const std::vector<std::string>& arguments, Environment& environment) 
   GlobalOptions options;
   AddGlobalOptions(app, options);
   Verb chosen;
-  for (const auto add :
-       {AddSubmit, AddPlan, AddPs, AddWatch, AddLogs, AddCancel, AddModel, AddDataset, AddServer}) {
+  for (const auto add : {AddSubmit, AddPlan, AddPs, AddShow, AddWatch, AddLogs, AddPause, AddResume,
+                         AddFork, AddCancel, AddCheckpoint, AddModel, AddDataset, AddServer}) {
     add(app, chosen);
   }
   try {

@@ -18,6 +18,8 @@ struct Environment {
   int width = 80;                                    // columns of that terminal
   bool unicode = false;                              // the locale has it
   std::function<std::string(const char*)> variable;  // "" when it is not set
+  // Asks a question that yes or no answers; null when nobody is at the terminal.
+  std::function<bool(const std::string&)> ask = nullptr;
   const Clock& clock;
   Interruption& interruption;
 };

@@ -4,7 +4,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "client/cli/checkpoint_name.h"
 #include "client/cli/interrupt_scope.h"
+#include "client/cli/job_news.h"
+#include "client/cli/job_output.h"
 #include "client/cli/progress_view.h"
 #include "client/cli/text.h"
 #include "client/lib/error_text.h"
@@ -20,11 +23,14 @@ constexpr absl::Duration kStepCountInterval = absl::Seconds(1);
 class ProgressPrinter final : public FollowSink {
  public:
   ProgressPrinter(Session& session, const std::string& name, FollowStyle style)
-      : session_(session), name_(name), style_(style) {}
+      : session_(session), name_(name), style_(style), news_(CommandsOf(session)) {}
 
   void OnEvent(const v1::JobEvent& event) override {
     if (style_ == FollowStyle::kEvents && session_.wants_json()) {
       session_.PrintJson(event, /*on_one_line=*/true);
+    }
+    for (const std::string& line : news_.Of(event)) {
+      Note(line);
     }
     const v1::JobState state_before = view_.state();
     if (event.has_snapshot()) {
@@ -36,6 +42,8 @@ class ProgressPrinter final : public FollowSink {
     } else if (event.has_step()) {
       view_.AddStep(event.step());
       LearnStepCount();
+    } else if (event.has_evaluation()) {
+      view_.AddEvaluation(event.evaluation());
     }
     const bool is_news = view_.state() != state_before || event.step().step() == 1;
     Draw(/*must=*/is_news && !event.has_final());
@@ -116,6 +124,7 @@ class ProgressPrinter final : public FollowSink {
   Session& session_;
   const std::string name_;
   const FollowStyle style_;
+  JobNews news_;
   ProgressView view_;
   absl::Duration last_drawn_ = -absl::InfiniteDuration();
   absl::Duration last_ask_ = -absl::InfiniteDuration();
@@ -126,6 +135,18 @@ class ProgressPrinter final : public FollowSink {
 absl::Duration TimeOf(const v1::Job& job) {
   return absl::Seconds(job.end_time().seconds() - job.start_time().seconds()) +
          absl::Nanoseconds(job.end_time().nanos() - job.start_time().nanos());
+}
+
+// What evaluations have to say at the end; empty without any.
+std::string BestText(const v1::Job& job) {
+  if (!job.has_best_evaluation()) {
+    return "";
+  }
+  const std::string checkpoint = ShortCheckpointName(job.best_checkpoint());
+  return absl::StrFormat("%sbest validation loss %.4f after step %d%s\n",
+                         job.stopped_early() ? "stopped early: " : "", job.best_evaluation().loss(),
+                         job.best_evaluation().step(),
+                         checkpoint.empty() ? "" : absl::StrCat(", saved as ", checkpoint));
 }
 
 }  // namespace
@@ -144,6 +165,7 @@ ExitCode ReportEnd(Session& session, const v1::Job& job) {
     session.err() << absl::StrFormat("%s SUCCEEDED: %s after %d steps, loss %.4f, %s\n", job.name(),
                                      job.output_version(), job.last_step().step(),
                                      job.last_step().loss(), FormatSpan(TimeOf(job)));
+    session.err() << BestText(job) << std::flush;
   } else {
     absl::Status error = absl::UnknownError(absl::StrCat(job.name(), " ", StateName(job.state()),
                                                          job.reason().message().empty() ? "" : ": ",
@@ -153,6 +175,7 @@ ExitCode ReportEnd(Session& session, const v1::Job& job) {
     }
     const std::string logs = session.Command(absl::StrCat("logs ", ShortName(job.name())));
     PrintError(session.environment(), session.options(), WithHint(std::move(error), logs));
+    PrintAdvice(session, job);
   }
   return ExitCodeOf(job.state());
 }

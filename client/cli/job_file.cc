@@ -16,7 +16,7 @@ namespace {
 constexpr int64_t kJobFileLimitBytes = int64_t{1} << 20;
 
 // Keys of the job file's format that no server serves yet. A key that the API has is none of them.
-std::set<std::string> LaterKeys() { return {"evaluation", "checkpoint", "train.batch_tokens"}; }
+std::set<std::string> LaterKeys() { return {"train.batch_tokens"}; }
 
 YamlKeys RootKeys(v1::CreateJobRequest& request) {
   YamlKeys keys = KeysOf(*request.mutable_spec());
@@ -52,29 +52,57 @@ void SpellOutVersion(v1::TrainingSpec& spec) {
   }
 }
 
-absl::StatusOr<v1::CreateJobRequest> Finish(v1::CreateJobRequest request,
-                                            const std::vector<std::string>& settings) {
-  for (const std::string& setting : settings) {
+// The request with file and settings laid over it.
+absl::Status Apply(const JobChanges& changes, v1::CreateJobRequest& request) {
+  if (!changes.path.empty()) {
+    MT_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(changes.path, kJobFileLimitBytes));
+    const YamlReader reader(changes.path, /*has_lines=*/true, LaterKeys());
+    MT_ASSIGN_OR_RETURN(const YAML::Node root, reader.Parse(text));
+    MT_RETURN_IF_ERROR(reader.Fill(root, RootKeys(request), ""));
+  }
+  for (const std::string& setting : changes.settings) {
     MT_RETURN_IF_ERROR(ApplySetting(setting, request));
   }
   SpellOutVersion(*request.mutable_spec());
-  return request;
+  return absl::OkStatus();
+}
+
+// Of two keys that exclude each other, the one that `changes` does not have leaves `base`.
+void MakeWay(const v1::TrainingSpec& changes, v1::TrainingSpec& base) {
+  if (changes.train().steps() != 0) {
+    base.mutable_train()->clear_epochs();
+  }
+  if (changes.train().epochs() != 0) {
+    base.mutable_train()->clear_steps();
+  }
+  if (changes.evaluation().split() != 0) {
+    base.mutable_evaluation()->clear_dataset();
+  }
+  if (!changes.evaluation().dataset().empty()) {
+    base.mutable_evaluation()->clear_split();
+  }
 }
 
 }  // namespace
 
 absl::StatusOr<v1::CreateJobRequest> ReadJobFile(const std::string& path,
                                                  const std::vector<std::string>& settings) {
-  MT_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path, kJobFileLimitBytes));
   v1::CreateJobRequest request;
-  const YamlReader reader(path, /*has_lines=*/true, LaterKeys());
-  MT_ASSIGN_OR_RETURN(const YAML::Node root, reader.Parse(text));
-  MT_RETURN_IF_ERROR(reader.Fill(root, RootKeys(request), ""));
-  return Finish(std::move(request), settings);
+  MT_RETURN_IF_ERROR(Apply({path, settings}, request));
+  return request;
 }
 
 absl::StatusOr<v1::CreateJobRequest> ReadJobSettings(const std::vector<std::string>& settings) {
-  return Finish(v1::CreateJobRequest(), settings);
+  return ReadJobFile("", settings);
+}
+
+absl::StatusOr<v1::CreateJobRequest> ReadJobChanges(v1::CreateJobRequest base,
+                                                    const JobChanges& changes) {
+  MT_ASSIGN_OR_RETURN(const v1::CreateJobRequest alone,
+                      ReadJobFile(changes.path, changes.settings));
+  MakeWay(alone.spec(), *base.mutable_spec());
+  MT_RETURN_IF_ERROR(Apply(changes, base));
+  return base;
 }
 
 }  // namespace megatrain

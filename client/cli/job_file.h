@@ -20,6 +20,19 @@ absl::StatusOr<v1::CreateJobRequest> ReadJobFile(const std::string& path,
 // The same without a file: the settings alone.
 absl::StatusOr<v1::CreateJobRequest> ReadJobSettings(const std::vector<std::string>& settings);
 
+// What a job file (none when `path` is empty) and settings change.
+struct JobChanges {
+  std::string path;
+  std::vector<std::string> settings;
+
+  bool empty() const { return path.empty() && settings.empty(); }
+};
+
+// `base` with the changes laid over it. A key that excludes another one, as `steps` does `epochs`,
+// takes the other one's place.
+absl::StatusOr<v1::CreateJobRequest> ReadJobChanges(v1::CreateJobRequest base,
+                                                    const JobChanges& changes);
+
 }  // namespace megatrain
 
 #endif  // CLIENT_CLI_JOB_FILE_H_

@@ -97,12 +97,46 @@ TEST(JobFileTest, FieldsOfTheRequestAreNoKeys) {
 }
 
 TEST(JobFileTest, KeysOfLaterServersAreRefused) {
-  EXPECT_EQ(ErrorOf("model: models/a\nevaluation: {split: 0.05}"),
-            "job.yaml:2: evaluation is not supported yet: take it out");
-  EXPECT_EQ(ErrorOf("checkpoint: {every_steps: 100}"),
-            "job.yaml:1: checkpoint is not supported yet: take it out");
   EXPECT_EQ(ErrorOf("train:\n  batch_tokens: 65536"),
             "job.yaml:2: train.batch_tokens is not supported yet: take it out");
+}
+
+TEST(JobFileTest, CheckpointsAndEvaluation) {
+  const auto request = Read(
+      "checkpoint: {every_minutes: 0, keep_last: 3, at_end: true}\n"
+      "evaluation: {split: 0.05, every_steps: 20, early_stopping_patience: 5}");
+  ASSERT_TRUE(request.ok()) << request.status();
+  const v1::TrainingSpec& spec = request->spec();
+  EXPECT_TRUE(spec.checkpoint().has_every_minutes()) << "0 is set, not the default";
+  EXPECT_EQ(spec.checkpoint().keep_last(), 3);
+  EXPECT_TRUE(spec.checkpoint().at_end());
+  EXPECT_EQ(spec.evaluation().split(), 0.05);
+  EXPECT_EQ(spec.evaluation().every_steps(), 20);
+  EXPECT_EQ(spec.evaluation().early_stopping_patience(), 5);
+  EXPECT_EQ(ErrorOf("validation: {split: 0.1}"),
+            "job.yaml:1: unknown key validation | evaluation, the nearest known key");
+  EXPECT_EQ(ErrorOf("checkpoint:\n  every_step: 5"),
+            "job.yaml:2: unknown key checkpoint.every_step | checkpoint.every_steps, the nearest "
+            "known key");
+}
+
+TEST(JobFileTest, ChangesKeepWhatTheyDoNotName) {
+  v1::CreateJobRequest base;
+  base.mutable_spec()->set_model("models/a");
+  base.mutable_spec()->mutable_train()->set_epochs(3);
+  base.mutable_spec()->mutable_train()->set_max_gradient_norm(1);
+  base.mutable_spec()->mutable_evaluation()->set_split(0.1);
+  const auto changed = ReadJobChanges(
+      base, {"", {"train.steps=10", "train.max_gradient_norm=0", "evaluation.dataset=datasets/v"}});
+  ASSERT_TRUE(changed.ok()) << changed.status();
+  EXPECT_EQ(changed->spec().model(), "models/a");
+  EXPECT_EQ(changed->spec().train().steps(), 10);
+  EXPECT_EQ(changed->spec().train().epochs(), 0) << "steps take the place of epochs";
+  EXPECT_EQ(changed->spec().train().max_gradient_norm(), 0);
+  EXPECT_EQ(changed->spec().evaluation().split(), 0);
+  const auto both = ReadJobChanges(base, {"", {"train.steps=10", "train.epochs=2"}});
+  EXPECT_EQ(both->spec().train().steps(), 10) << "the server refuses it, with both numbers";
+  EXPECT_EQ(both->spec().train().epochs(), 2);
 }
 
 TEST(JobFileTest, WrongTypesNameTheLine) {

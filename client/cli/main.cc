@@ -23,6 +23,13 @@ std::string Variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
+bool Ask(const std::string& question) {
+  std::cerr << question << " [y/N] " << std::flush;
+  std::string answer;
+  std::getline(std::cin, answer);
+  return answer == "y" || answer == "yes";
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -40,5 +47,8 @@ int main(int argc, char** argv) {
       .clock = clock,
       .interruption = interruption,
   };
+  if (isatty(STDIN_FILENO) == 1 && environment.err_is_terminal) {
+    environment.ask = Ask;
+  }
   return megatrain::RunApp(std::vector<std::string>(argv + 1, argv + argc), environment);
 }

@@ -32,6 +32,9 @@ void ProgressView::SetJob(const v1::Job& job) {
   attempt_ = job.attempt();
   queue_position_ = job.queue_position();
   planned_step_count_ = job.planned_step_count();
+  if (job.last_evaluation().step() >= evaluation_.step()) {
+    evaluation_ = job.last_evaluation();
+  }
   if (job.last_step().step() > last_step_.step()) {
     last_step_ = job.last_step();
   }
@@ -51,9 +54,14 @@ void ProgressView::AddStep(const v1::StepRecord& step) {
   }
 }
 
+void ProgressView::AddEvaluation(const v1::EvaluationRecord& evaluation) {
+  evaluation_ = evaluation;
+}
+
 void ProgressView::ChangeState(const v1::StateChange& change) {
   if (change.attempt() > attempt_) {  // from its start again
     last_step_.Clear();
+    evaluation_.Clear();
     losses_.clear();
     recent_.clear();
   }
@@ -84,7 +92,7 @@ absl::Duration ProgressView::TimeLeft() const {
                                          static_cast<double>(steps_left));
 }
 
-std::string ProgressView::StateWords() const {
+std::string ProgressView::StateText() const {
   std::string words = StateName(state_);
   if (state_ == v1::JOB_STATE_QUEUED && queue_position_ > 0) {
     absl::StrAppend(&words, ", ", queue_position_, " before it");
@@ -101,16 +109,27 @@ std::string ProgressView::StateWords() const {
   return words;
 }
 
-std::string ProgressView::Words() const {
-  if (state_ != v1::JOB_STATE_RUNNING || last_step_.step() == 0) {
-    return StateWords();
-  }
+std::string ProgressView::StepText() const {
   std::string words = absl::StrCat("step ", last_step_.step());
   if (planned_step_count_ > 0) {
     absl::StrAppend(&words, "/", planned_step_count_);
   }
   absl::StrAppend(&words, last_step_.skipped() ? std::string(", skipped: not finite")
                                                : absl::StrFormat(", loss %.4f", last_step_.loss()));
+  if (evaluation_.step() > 0) {
+    absl::StrAppendFormat(&words, ", validation %.4f", evaluation_.loss());
+  }
+  return words;
+}
+
+std::string ProgressView::Words() const {
+  if (state_ != v1::JOB_STATE_RUNNING || last_step_.step() == 0) {
+    return StateText();
+  }
+  std::string words = StepText();
+  if (!phase_.empty() && phase_ != "training") {
+    return absl::StrCat(words, ", ", phase_);
+  }
   if (const double speed = TokensPerSecond(); speed > 0) {
     absl::StrAppendFormat(&words, ", %.0f tokens/s", speed);
   }

@@ -18,6 +18,7 @@ class ProgressView {
   void SetJob(const v1::Job& job);
 
   void AddStep(const v1::StepRecord& step);
+  void AddEvaluation(const v1::EvaluationRecord& evaluation);
   void ChangeState(const v1::StateChange& change);
 
   v1::JobState state() const { return state_; }
@@ -27,13 +28,15 @@ class ProgressView {
   // A bar with step, loss, tokens/s, ETA and a sparkline of the loss, in at most `width` columns.
   std::string Bar(int width, bool unicode) const;
 
-  // The same in words, for a log: "step 45/120, loss 0.3512, 1234 tokens/s, 1 min 52 s left".
+  // The same in words, for a log: "step 45/120, loss 0.3512, validation 0.4021, 1234 tokens/s,
+  // 1 min 52 s left".
   std::string Words() const;
 
  private:
   double TokensPerSecond() const;
   absl::Duration TimeLeft() const;  // zero when it is not known
-  std::string StateWords() const;
+  std::string StateText() const;
+  std::string StepText() const;
 
   v1::JobState state_ = v1::JOB_STATE_UNSPECIFIED;
   std::string phase_;
@@ -42,6 +45,7 @@ class ProgressView {
   int queue_position_ = 0;
   int64_t planned_step_count_ = 0;
   v1::StepRecord last_step_;
+  v1::EvaluationRecord evaluation_;    // the last one; of step 0 before the first
   std::deque<double> losses_;          // of the last steps, for the sparkline
   std::deque<v1::StepRecord> recent_;  // of the last steps, for speeds
 };

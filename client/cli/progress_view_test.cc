@@ -112,6 +112,32 @@ TEST(ProgressViewTest, KnowsThatItLacksTheStepCount) {
   EXPECT_THAT(view.Words(), StartsWith("step 1/5"));
 }
 
+TEST(ProgressViewTest, TellsTheLastEvaluation) {
+  ProgressView view;
+  view.SetJob(RunningJob(10));
+  view.AddStep(Step(4, 1));
+  v1::EvaluationRecord evaluation;
+  evaluation.set_step(4);
+  evaluation.set_loss(1.5);
+  view.AddEvaluation(evaluation);
+  EXPECT_THAT(view.Words(), StartsWith("step 4/10, loss 1.0000, validation 1.5000, 1000 tokens/s"));
+  view.SetJob(RunningJob(10));  // a snapshot without one, of before
+  EXPECT_THAT(view.Words(), HasSubstr("validation 1.5000"));
+}
+
+TEST(ProgressViewTest, TellsWhatKeepsItFromTraining) {
+  ProgressView view;
+  view.SetJob(RunningJob(10));
+  view.AddStep(Step(4, 1));
+  v1::StateChange change = Change(v1::JOB_STATE_RUNNING, 1, "no space left on device");
+  change.set_phase("holding");
+  view.ChangeState(change);
+  EXPECT_EQ(view.Words(), "step 4/10, loss 1.0000, holding");
+  change.set_phase("training");
+  view.ChangeState(change);
+  EXPECT_THAT(view.Words(), HasSubstr("tokens/s"));
+}
+
 TEST(ProgressViewTest, AReasonCannotSteerTheTerminal) {
   ProgressView view;
   view.SetJob(RunningJob(1));

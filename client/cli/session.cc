@@ -15,6 +15,9 @@ namespace {
 
 // What shows a user which names there are.
 std::string HintOfResource(const std::string& resource) {
+  if (absl::StrContains(resource, "/checkpoints/")) {
+    return "megatrain checkpoint ls shows the checkpoints";
+  }
   if (absl::StartsWith(resource, "jobs/")) {
     return "megatrain ps -a shows the jobs";
   }

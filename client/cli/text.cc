@@ -85,6 +85,10 @@ std::string StateName(v1::ModelState state) {
   return WithoutPrefix(v1::ModelState_Name(state), "MODEL_STATE_");
 }
 
+std::string TriggerName(v1::CheckpointTrigger trigger) {
+  return WithoutPrefix(v1::CheckpointTrigger_Name(trigger), "CHECKPOINT_TRIGGER_");
+}
+
 bool IsFinal(v1::JobState state) {
   return state == v1::JOB_STATE_SUCCEEDED || state == v1::JOB_STATE_FAILED ||
          state == v1::JOB_STATE_CANCELLED;

@@ -10,6 +10,7 @@
 
 #include "absl/time/time.h"
 #include "google/protobuf/timestamp.pb.h"
+#include "megatrain/v1/checkpoint.pb.h"
 #include "megatrain/v1/dataset.pb.h"
 #include "megatrain/v1/job.pb.h"
 #include "megatrain/v1/model.pb.h"
@@ -32,6 +33,9 @@ std::string FormatAge(const google::protobuf::Timestamp& time, absl::Time now);
 std::string StateName(v1::JobState state);
 std::string StateName(v1::DatasetState state);
 std::string StateName(v1::ModelState state);
+
+// "PERIODIC".
+std::string TriggerName(v1::CheckpointTrigger trigger);
 
 bool IsFinal(v1::JobState state);
 

@@ -44,6 +44,7 @@ TEST(TextTest, Names) {
   EXPECT_EQ(StateName(v1::JOB_STATE_QUEUED), "QUEUED");
   EXPECT_EQ(StateName(v1::DATASET_STATE_READY), "READY");
   EXPECT_EQ(StateName(v1::MODEL_STATE_IMPORTING), "IMPORTING");
+  EXPECT_EQ(TriggerName(v1::CHECKPOINT_TRIGGER_PERIODIC), "PERIODIC");
   EXPECT_EQ(FullName("jobs", "a"), "jobs/a");
   EXPECT_EQ(FullName("jobs", "jobs/a"), "jobs/a");
   EXPECT_EQ(ShortName("models/a/versions/1"), "a/versions/1");

@@ -6,14 +6,9 @@
 #include "client/cli/text.h"
 
 namespace megatrain {
-namespace {
-
-constexpr absl::Duration kRedrawInterval = absl::Milliseconds(250);
-
-}  // namespace
 
 void UploadPrinter::OnHashed(int64_t hashed_bytes) {
-  Redraw(absl::StrCat("reading: ", FormatBytes(hashed_bytes)));
+  line_.Redraw(absl::StrCat("reading: ", FormatBytes(hashed_bytes)));
 }
 
 void UploadPrinter::OnKnown() {
@@ -22,31 +17,13 @@ void UploadPrinter::OnKnown() {
 }
 
 void UploadPrinter::OnSent(int64_t sent_bytes, int64_t size_bytes) {
-  Redraw(absl::StrCat("sending: ", FormatBytes(sent_bytes), " of ", FormatBytes(size_bytes), ", ",
-                      sent_bytes * 100 / size_bytes, " %"));
+  line_.Redraw(absl::StrCat("sending: ", FormatBytes(sent_bytes), " of ", FormatBytes(size_bytes),
+                            ", ", sent_bytes * 100 / size_bytes, " %"));
 }
 
 void UploadPrinter::OnResumed(int64_t offset_bytes) {
   Clear();
   session_.err() << "goes on at " << FormatBytes(offset_bytes) << std::endl;
-}
-
-void UploadPrinter::Clear() {
-  if (line_shown_) {
-    session_.err() << "\r\x1b[K" << std::flush;
-    line_shown_ = false;
-  }
-}
-
-void UploadPrinter::Redraw(const std::string& line) {
-  const Environment& environment = session_.environment();
-  const absl::Duration now = environment.clock.MonotonicNow();
-  if (!environment.err_is_terminal || now - last_drawn_ < kRedrawInterval) {
-    return;
-  }
-  last_drawn_ = now;
-  session_.err() << "\r\x1b[K" << line << std::flush;
-  line_shown_ = true;
 }
 
 }  // namespace megatrain

@@ -2,10 +2,9 @@
 #define CLIENT_CLI_UPLOAD_OUTPUT_H_
 
 #include <cstdint>
-#include <string>
 
-#include "absl/time/time.h"
 #include "client/cli/session.h"
+#include "client/cli/status_line.h"
 #include "client/lib/upload.h"
 
 namespace megatrain {
@@ -14,7 +13,7 @@ namespace megatrain {
 // ordinary elsewhere.
 class UploadPrinter final : public UploadSink {
  public:
-  explicit UploadPrinter(Session& session) : session_(session) {}
+  explicit UploadPrinter(Session& session) : session_(session), line_(session) {}
 
   void OnHashed(int64_t hashed_bytes) override;
   void OnKnown() override;
@@ -22,14 +21,11 @@ class UploadPrinter final : public UploadSink {
   void OnResumed(int64_t offset_bytes) override;
 
   // Before anything else is written.
-  void Clear();
+  void Clear() { line_.Clear(); }
 
  private:
-  void Redraw(const std::string& line);
-
   Session& session_;
-  absl::Duration last_drawn_ = -absl::InfiniteDuration();
-  bool line_shown_ = false;
+  StatusLine line_;
 };
 
 }  // namespace megatrain

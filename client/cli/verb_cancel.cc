@@ -1,7 +1,7 @@
 #include <memory>
-#include <ostream>
 #include <string>
 
+#include "client/cli/job_output.h"
 #include "client/cli/text.h"
 #include "client/cli/verbs.h"
 #include "client/lib/random.h"
@@ -17,13 +17,7 @@ absl::StatusOr<ExitCode> Cancel(Session& session, const std::string& name) {
   MT_ASSIGN_OR_RETURN(
       const v1::Job job,
       session.connection().Call(CallKind::kWrite, &v1::JobService::Stub::CancelJob, request));
-  if (session.wants_json()) {
-    session.PrintJson(job);
-  } else if (session.wants_names()) {
-    session.out() << job.name() << "\n";
-  } else {
-    session.out() << job.name() << " " << StateName(job.state()) << "\n";
-  }
+  PrintJobState(session, job);
   return ExitCode::kOk;
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "client/cli/checkpoint_name.h"
 #include "client/cli/interrupt_scope.h"
 #include "client/cli/poll.h"
 #include "client/cli/text.h"
@@ -73,11 +74,31 @@ absl::StatusOr<ExitCode> Import(Session& session, const ImportFlags& flags) {
   return ExitCode::kOk;
 }
 
-absl::StatusOr<ExitCode> Export(Session& session, const std::string& name,
-                                const std::string& path) {
+struct ExportFlags {
+  std::string name;  // with a checkpoint, the path
+  std::string path;
+  std::string checkpoint;
+};
+
+absl::StatusOr<v1::ExportModelRequest> MakeExport(const ExportFlags& flags) {
+  const bool is_checkpoint = !flags.checkpoint.empty();
+  if (flags.name.empty() || flags.path.empty() != is_checkpoint) {
+    return WithClientReason(
+        WithHint(absl::InvalidArgumentError("export wants NAME PATH, or --checkpoint NAME PATH"),
+                 "megatrain model export --help"),
+        "USAGE");
+  }
   v1::ExportModelRequest request;
-  request.set_name(FullName("models", name));
-  request.set_path(AbsolutePath(path));
+  request.set_name(FullName("models", flags.name));
+  if (is_checkpoint) {
+    MT_ASSIGN_OR_RETURN(*request.mutable_name(), CheckpointName(flags.checkpoint));
+  }
+  request.set_path(AbsolutePath(is_checkpoint ? flags.name : flags.path));
+  return request;
+}
+
+absl::StatusOr<ExitCode> Export(Session& session, const ExportFlags& flags) {
+  MT_ASSIGN_OR_RETURN(v1::ExportModelRequest request, MakeExport(flags));
   request.set_request_id(NewRequestId());
   MT_ASSIGN_OR_RETURN(const v1::ExportModelResponse response,
                       session.connection().Call(CallKind::kLongWrite, &Stub::ExportModel, request));
@@ -134,18 +155,15 @@ void AddImport(CLI::App& noun, Verb& chosen) {
 }
 
 void AddExport(CLI::App& noun, Verb& chosen) {
-  struct Flags {
-    std::string name;
-    std::string path;
-  };
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<ExportFlags>();
   CLI::App* verb =
       noun.add_subcommand("export", "Writes a model as a Hugging Face folder on the server");
-  verb->add_option("NAME", flags->name, "A model (its newest version) or a version")->required();
-  verb->add_option("PATH", flags->path, "A folder that does not exist yet")->required();
-  verb->callback([flags, &chosen] {
-    chosen = [flags](Session& session) { return Export(session, flags->name, flags->path); };
-  });
+  verb->add_option("NAME", flags->name, "A model (its newest version) or a version");
+  verb->add_option("PATH", flags->path, "A folder that does not exist yet");
+  verb->add_option("--checkpoint", flags->checkpoint,
+                   "JOB/CHECKPOINT, whose weights are written; in place of NAME");
+  verb->callback(
+      [flags, &chosen] { chosen = [flags](Session& session) { return Export(session, *flags); }; });
 }
 
 }  // namespace

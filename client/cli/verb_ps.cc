@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "client/cli/job_output.h"
 #include "client/cli/text.h"
 #include "client/cli/verbs.h"
 #include "runtime/base/status_macros.h"
@@ -14,17 +15,33 @@ namespace {
 
 constexpr int kPageSize = 1000;
 
+// "step-00000120" of "jobs/a/checkpoints/step-00000120".
+std::string IdOf(const std::string& checkpoint) {
+  return checkpoint.substr(checkpoint.rfind('/') + 1);
+}
+
 std::vector<std::string> Row(const v1::Job& job, absl::Time now) {
   const int64_t step = job.last_step().step();
   return {
       job.name(),
-      StateName(job.state()),
+      StateWords(job),
       step == 0 ? "" : absl::StrCat(step, "/", job.planned_step_count()),
       step == 0 ? "" : absl::StrFormat("%.4f", job.last_step().loss()),
+      job.has_last_evaluation() ? absl::StrFormat("%.4f", job.last_evaluation().loss()) : "",
+      IdOf(job.last_checkpoint()),
       job.spec().model(),
       FormatAge(job.create_time(), now),
       job.display_name(),
   };
+}
+
+// A job that holds needs somebody.
+void PrintHolding(Session& session, const v1::ListJobsResponse& jobs) {
+  for (const v1::Job& job : jobs.jobs()) {
+    if (IsHolding(job)) {
+      PrintAdvice(session, job);
+    }
+  }
 }
 
 absl::StatusOr<ExitCode> ListJobs(Session& session, bool all) {
@@ -55,7 +72,9 @@ absl::StatusOr<ExitCode> ListJobs(Session& session, bool all) {
     rows.push_back(Row(job, session.environment().clock.WallNow()));
   }
   if (session.wants_table()) {
-    session.PrintTable({"JOB", "STATE", "STEP", "LOSS", "MODEL", "AGE", "TITLE"}, rows);
+    session.PrintTable({"JOB", "STATE", "STEP", "LOSS", "EVAL", "SAVED", "MODEL", "AGE", "TITLE"},
+                       rows);
+    PrintHolding(session, jobs);
   }
   return ExitCode::kOk;
 }

@@ -76,9 +76,9 @@ Connection::Connection(const ConnectionOptions& options, const Clock& clock,
       interruption_(interruption),
       start_(clock.MonotonicNow()),
       channel_(MakeChannel(options.address)),
-      stubs_(v1::DatasetService::NewStub(channel_), v1::JobService::NewStub(channel_),
-             v1::ModelService::NewStub(channel_), v1::ServerService::NewStub(channel_),
-             v1::UploadService::NewStub(channel_)) {}
+      stubs_(v1::CheckpointService::NewStub(channel_), v1::DatasetService::NewStub(channel_),
+             v1::JobService::NewStub(channel_), v1::ModelService::NewStub(channel_),
+             v1::ServerService::NewStub(channel_), v1::UploadService::NewStub(channel_)) {}
 
 absl::Duration Connection::Remaining() const {
   return options_.timeout - (clock_.MonotonicNow() - start_);

@@ -14,6 +14,7 @@
 #include "absl/time/time.h"
 #include "client/lib/interruption.h"
 #include "grpcpp/grpcpp.h"
+#include "megatrain/v1/checkpoint_service.grpc.pb.h"
 #include "megatrain/v1/dataset_service.grpc.pb.h"
 #include "megatrain/v1/job_service.grpc.pb.h"
 #include "megatrain/v1/model_service.grpc.pb.h"
@@ -101,7 +102,8 @@ class Connection {
   const Interruption& interruption_;
   const absl::Duration start_;  // on the monotonic clock
   std::shared_ptr<grpc::Channel> channel_;
-  std::tuple<std::unique_ptr<v1::DatasetService::Stub>, std::unique_ptr<v1::JobService::Stub>,
+  std::tuple<std::unique_ptr<v1::CheckpointService::Stub>,
+             std::unique_ptr<v1::DatasetService::Stub>, std::unique_ptr<v1::JobService::Stub>,
              std::unique_ptr<v1::ModelService::Stub>, std::unique_ptr<v1::ServerService::Stub>,
              std::unique_ptr<v1::UploadService::Stub>>
       stubs_;

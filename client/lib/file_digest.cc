@@ -1,17 +1,13 @@
 #include "client/lib/file_digest.h"
 
-#include <openssl/evp.h>
-
 #include <filesystem>
 #include <fstream>
-#include <memory>
 #include <system_error>
 #include <vector>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "client/lib/error_text.h"
-#include "runtime/base/check.h"
+#include "client/lib/sha256.h"
 
 namespace megatrain {
 namespace {
@@ -40,25 +36,19 @@ absl::StatusOr<FileDigest> DigestFile(const std::string& path,
     return is_file;
   }
   std::ifstream file(path, std::ios::binary);
-  const std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> hash(EVP_MD_CTX_new(),
-                                                                     &EVP_MD_CTX_free);
-  MT_CHECK(EVP_DigestInit_ex(hash.get(), EVP_sha256(), nullptr) == 1);
+  Sha256 hash;
   FileDigest result;
   std::vector<char> piece(kPieceBytes);
   while (file) {
     file.read(piece.data(), static_cast<std::streamsize>(piece.size()));
-    MT_CHECK(EVP_DigestUpdate(hash.get(), piece.data(), static_cast<size_t>(file.gcount())) == 1);
+    hash.Update({piece.data(), static_cast<size_t>(file.gcount())});
     result.size_bytes += file.gcount();
     progress(result.size_bytes);
   }
   if (!file.eof()) {
     return absl::PermissionDeniedError(absl::StrCat(path, " cannot be read"));
   }
-  unsigned char digest[EVP_MAX_MD_SIZE];
-  unsigned int digest_bytes = 0;
-  MT_CHECK(EVP_DigestFinal_ex(hash.get(), digest, &digest_bytes) == 1);
-  result.sha256 = absl::BytesToHexString(
-      absl::string_view(reinterpret_cast<const char*>(digest), digest_bytes));
+  result.sha256 = hash.HexDigest();
   return result;
 }
 

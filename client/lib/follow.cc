@@ -158,6 +158,55 @@ class JobFollower final : public Follower<v1::JobEvent> {
   int fresh_count_ = 0;  // events since the stream was opened
 };
 
+class CheckpointFollower final : public Follower<v1::JobEvent> {
+ public:
+  CheckpointFollower(Connection& connection, v1::WatchJobRequest cursor,
+                     const FollowOptions& options)
+      : Follower(connection, options), request_(std::move(cursor)) {}
+
+  // After a Run that ended well.
+  const absl::StatusOr<v1::Checkpoint>& result() const { return result_; }
+
+ private:
+  std::unique_ptr<grpc::ClientAsyncReader<v1::JobEvent>> Open(
+      grpc::ClientContext* context, grpc::CompletionQueue* queue) override {
+    return connection_.stub<v1::JobService::Stub>().PrepareAsyncWatchJob(context, request_, queue);
+  }
+
+  bool Take(const v1::JobEvent& event) override {
+    if (event.has_final()) {
+      return Miss(event.final().state());
+    }
+    if (event.has_snapshot() || event.sequence() <= request_.after_sequence()) {
+      return false;
+    }
+    request_.set_after_sequence(event.sequence());
+    if (event.has_checkpoint()) {
+      result_ = event.checkpoint();
+      return true;
+    }
+    if (event.has_checkpoint_failure()) {
+      const v1::JobReason& reason = event.checkpoint_failure().reason();
+      const bool full = reason.code() == "DISK_FULL";
+      result_ = WithClientReason(full ? absl::ResourceExhaustedError(reason.message())
+                                      : absl::InternalError(reason.message()),
+                                 reason.code());
+      return true;
+    }
+    return event.has_state_change() && event.state_change().state() == v1::JOB_STATE_PAUSED &&
+           Miss(v1::JOB_STATE_PAUSED);
+  }
+
+  bool Miss(v1::JobState state) {
+    result_ = absl::FailedPreconditionError(absl::StrCat(
+        request_.name(), " became ", v1::JobState_Name(state), " before it was saved"));
+    return true;
+  }
+
+  v1::WatchJobRequest request_;
+  absl::StatusOr<v1::Checkpoint> result_;
+};
+
 class LogFollower final : public Follower<v1::LogChunk> {
  public:
   LogFollower(Connection& connection, v1::StreamLogsRequest request,
@@ -193,6 +242,13 @@ absl::StatusOr<v1::Job> FollowJob(Connection& connection, const std::string& nam
   JobFollower follower(connection, name, sink, options);
   MT_RETURN_IF_ERROR(follower.Run());
   return *follower.final_job();
+}
+
+absl::StatusOr<v1::Checkpoint> FollowCheckpoint(Connection& connection, v1::WatchJobRequest cursor,
+                                                const FollowOptions& options) {
+  CheckpointFollower follower(connection, std::move(cursor), options);
+  MT_RETURN_IF_ERROR(follower.Run());
+  return follower.result();
 }
 
 absl::Status FollowLog(Connection& connection, v1::StreamLogsRequest request,

@@ -29,8 +29,8 @@ class FollowSink {
  public:
   virtual ~FollowSink() = default;
 
-  // A snapshot, step, change of state, or the final event. Each once, in order; a snapshot with
-  // every new stream.
+  // A snapshot, the final event, or anything between them but heartbeats. Each once, in order; a
+  // snapshot with every new stream.
   virtual void OnEvent(const v1::JobEvent& event) = 0;
 
   // The stream broke; another one will be tried.
@@ -47,6 +47,13 @@ class FollowSink {
 // timeout; other errors are the server's. The job goes on in each of these cases.
 absl::StatusOr<v1::Job> FollowJob(Connection& connection, const std::string& name, FollowSink& sink,
                                   const FollowOptions& options = {});
+
+// Waits for the first checkpoint of `cursor.name` that is committed after `cursor.after_sequence`,
+// which CreateCheckpoint told. When it cannot be written, RESOURCE_EXHAUSTED for a full disk and
+// INTERNAL for others, with the server's reason; FAILED_PRECONDITION when the job ends or pauses
+// without one; others as of FollowJob.
+absl::StatusOr<v1::Checkpoint> FollowCheckpoint(Connection& connection, v1::WatchJobRequest cursor,
+                                                const FollowOptions& options = {});
 
 // Writes a job's log from `request.offset_bytes` on, each byte once: to its present end, or with
 // `request.follow` until the job ends. Errors as of FollowJob.

@@ -282,6 +282,65 @@ TEST_F(FollowTest, AServerThatWasNeverThereIsGivenUp) {
   EXPECT_EQ(DescribeError(status).reason, "SERVER_UNREACHABLE");
 }
 
+v1::JobEvent CheckpointEvent(int64_t sequence) {
+  v1::JobEvent event;
+  event.set_sequence(sequence);
+  event.mutable_checkpoint()->set_step(sequence);
+  return event;
+}
+
+class FollowCheckpointTest : public FollowTest {
+ protected:
+  // What comes of a save that was asked for after event 5, when the job goes on with `events`.
+  absl::StatusOr<v1::Checkpoint> SaveFollowedBy(const std::vector<v1::JobEvent>& events) {
+    server_.jobs.watch = [&](grpc::ServerContext&, const v1::WatchJobRequest& request,
+                             auto& writer) -> grpc::Status {
+      if (request.after_sequence() == 5) {
+        writer.Write(Snapshot());
+        writer.Write(CheckpointEvent(5));  // of before: a server that repeats it
+        writer.Write(StepEvent(6));
+        return grpc::Status(grpc::StatusCode::UNAVAILABLE, "link cut");
+      }
+      EXPECT_EQ(request.after_sequence(), 6);
+      writer.Write(Snapshot());
+      for (const v1::JobEvent& event : events) {
+        writer.Write(event);
+      }
+      return grpc::Status::OK;
+    };
+    server_.Start();
+    Connection connection = Connect();
+    v1::WatchJobRequest cursor;
+    cursor.set_name("jobs/a");
+    cursor.set_after_sequence(5);
+    return FollowCheckpoint(connection, cursor, Fast());
+  }
+};
+
+TEST_F(FollowCheckpointTest, GivesTheFirstOneAfterTheCursor) {
+  const auto checkpoint = SaveFollowedBy({StepEvent(7), CheckpointEvent(8), CheckpointEvent(9)});
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
+  EXPECT_EQ(checkpoint->step(), 8);
+}
+
+TEST_F(FollowCheckpointTest, AFullDiskIsToldWithItsReason) {
+  v1::JobEvent event;
+  event.set_sequence(7);
+  v1::JobReason& reason = *event.mutable_checkpoint_failure()->mutable_reason();
+  reason.set_code("DISK_FULL");
+  reason.set_message("cannot write /state/x: no space left on device");
+  const absl::Status status = SaveFollowedBy({event}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(DescribeError(status).reason, "DISK_FULL");
+  EXPECT_EQ(status.message(), reason.message());
+}
+
+TEST_F(FollowCheckpointTest, AJobThatEndsFirstSavesNothing) {
+  const absl::Status status = SaveFollowedBy({Final(7)}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("jobs/a became"));
+}
+
 v1::LogChunk Chunk(int64_t offset, const std::string& data, bool end = false) {
   v1::LogChunk chunk;
   chunk.set_offset_bytes(offset);

@@ -157,6 +157,21 @@ grpc::Status ScriptedJobs::CancelJob(grpc::ServerContext*, const v1::CancelJobRe
   return Give(cancel, request, response);
 }
 
+grpc::Status ScriptedJobs::PauseJob(grpc::ServerContext*, const v1::PauseJobRequest* request,
+                                    v1::Job* response) {
+  return Give(pause, request, response);
+}
+
+grpc::Status ScriptedJobs::ResumeJob(grpc::ServerContext*, const v1::ResumeJobRequest* request,
+                                     v1::Job* response) {
+  return Give(resume, request, response);
+}
+
+grpc::Status ScriptedJobs::ForkJob(grpc::ServerContext*, const v1::ForkJobRequest* request,
+                                   v1::Job* response) {
+  return Give(fork, request, response);
+}
+
 grpc::Status ScriptedJobs::WatchJob(grpc::ServerContext* context,
                                     const v1::WatchJobRequest* request,
                                     grpc::ServerWriter<v1::JobEvent>* writer) {
@@ -167,6 +182,48 @@ grpc::Status ScriptedJobs::StreamLogs(grpc::ServerContext* context,
                                       const v1::StreamLogsRequest* request,
                                       grpc::ServerWriter<v1::LogChunk>* writer) {
   return Give(logs, context, request, writer);
+}
+
+grpc::Status ScriptedCheckpoints::CreateCheckpoint(grpc::ServerContext*,
+                                                   const v1::CreateCheckpointRequest* request,
+                                                   v1::CreateCheckpointResponse* response) {
+  return Give(create, request, response);
+}
+
+grpc::Status ScriptedCheckpoints::GetCheckpoint(grpc::ServerContext*,
+                                                const v1::GetCheckpointRequest* request,
+                                                v1::Checkpoint* response) {
+  return Give(get, request, response);
+}
+
+grpc::Status ScriptedCheckpoints::ListCheckpoints(grpc::ServerContext*,
+                                                  const v1::ListCheckpointsRequest* request,
+                                                  v1::ListCheckpointsResponse* response) {
+  return Give(list, request, response);
+}
+
+grpc::Status ScriptedCheckpoints::UpdateCheckpoint(grpc::ServerContext*,
+                                                   const v1::UpdateCheckpointRequest* request,
+                                                   v1::Checkpoint* response) {
+  return Give(update, request, response);
+}
+
+grpc::Status ScriptedCheckpoints::DeleteCheckpoint(grpc::ServerContext*,
+                                                   const v1::DeleteCheckpointRequest* request,
+                                                   v1::DeleteCheckpointResponse* response) {
+  return Give(remove, request, response);
+}
+
+grpc::Status ScriptedCheckpoints::VerifyCheckpoint(grpc::ServerContext*,
+                                                   const v1::VerifyCheckpointRequest* request,
+                                                   v1::VerifyCheckpointResponse* response) {
+  return Give(verify, request, response);
+}
+
+grpc::Status ScriptedCheckpoints::ReadCheckpoint(
+    grpc::ServerContext* context, const v1::ReadCheckpointRequest* request,
+    grpc::ServerWriter<v1::ReadCheckpointResponse>* writer) {
+  return Give(read, context, request, writer);
 }
 
 grpc::Status ScriptedDatasets::CreateDataset(grpc::ServerContext*,
@@ -223,6 +280,7 @@ void ScriptedServer::Start() {
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.AddListeningPort(address(), grpc::InsecureServerCredentials(), &port_);
   builder.RegisterService(&jobs);
+  builder.RegisterService(&checkpoints);
   builder.RegisterService(&datasets);
   builder.RegisterService(&models);
   builder.RegisterService(&status);

@@ -13,6 +13,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "grpcpp/grpcpp.h"
+#include "megatrain/v1/checkpoint_service.grpc.pb.h"
 #include "megatrain/v1/dataset_service.grpc.pb.h"
 #include "megatrain/v1/job_service.grpc.pb.h"
 #include "megatrain/v1/model_service.grpc.pb.h"
@@ -78,6 +79,9 @@ struct ScriptedJobs final : public v1::JobService::Service {
   Answer<v1::ListJobsRequest, v1::ListJobsResponse> list;
   Answer<v1::PlanJobRequest, v1::Plan> plan;
   Answer<v1::CancelJobRequest, v1::Job> cancel;
+  Answer<v1::PauseJobRequest, v1::Job> pause;
+  Answer<v1::ResumeJobRequest, v1::Job> resume;
+  Answer<v1::ForkJobRequest, v1::Job> fork;
   StreamAnswer<v1::WatchJobRequest, v1::JobEvent> watch;
   StreamAnswer<v1::StreamLogsRequest, v1::LogChunk> logs;
 
@@ -91,10 +95,47 @@ struct ScriptedJobs final : public v1::JobService::Service {
                        v1::Plan* response) override;
   grpc::Status CancelJob(grpc::ServerContext* context, const v1::CancelJobRequest* request,
                          v1::Job* response) override;
+  grpc::Status PauseJob(grpc::ServerContext* context, const v1::PauseJobRequest* request,
+                        v1::Job* response) override;
+  grpc::Status ResumeJob(grpc::ServerContext* context, const v1::ResumeJobRequest* request,
+                         v1::Job* response) override;
+  grpc::Status ForkJob(grpc::ServerContext* context, const v1::ForkJobRequest* request,
+                       v1::Job* response) override;
   grpc::Status WatchJob(grpc::ServerContext* context, const v1::WatchJobRequest* request,
                         grpc::ServerWriter<v1::JobEvent>* writer) override;
   grpc::Status StreamLogs(grpc::ServerContext* context, const v1::StreamLogsRequest* request,
                           grpc::ServerWriter<v1::LogChunk>* writer) override;
+};
+
+struct ScriptedCheckpoints final : public v1::CheckpointService::Service {
+  Answer<v1::CreateCheckpointRequest, v1::CreateCheckpointResponse> create;
+  Answer<v1::GetCheckpointRequest, v1::Checkpoint> get;
+  Answer<v1::ListCheckpointsRequest, v1::ListCheckpointsResponse> list;
+  Answer<v1::UpdateCheckpointRequest, v1::Checkpoint> update;
+  Answer<v1::DeleteCheckpointRequest, v1::DeleteCheckpointResponse> remove;
+  Answer<v1::VerifyCheckpointRequest, v1::VerifyCheckpointResponse> verify;
+  StreamAnswer<v1::ReadCheckpointRequest, v1::ReadCheckpointResponse> read;
+
+  grpc::Status CreateCheckpoint(grpc::ServerContext* context,
+                                const v1::CreateCheckpointRequest* request,
+                                v1::CreateCheckpointResponse* response) override;
+  grpc::Status GetCheckpoint(grpc::ServerContext* context, const v1::GetCheckpointRequest* request,
+                             v1::Checkpoint* response) override;
+  grpc::Status ListCheckpoints(grpc::ServerContext* context,
+                               const v1::ListCheckpointsRequest* request,
+                               v1::ListCheckpointsResponse* response) override;
+  grpc::Status UpdateCheckpoint(grpc::ServerContext* context,
+                                const v1::UpdateCheckpointRequest* request,
+                                v1::Checkpoint* response) override;
+  grpc::Status DeleteCheckpoint(grpc::ServerContext* context,
+                                const v1::DeleteCheckpointRequest* request,
+                                v1::DeleteCheckpointResponse* response) override;
+  grpc::Status VerifyCheckpoint(grpc::ServerContext* context,
+                                const v1::VerifyCheckpointRequest* request,
+                                v1::VerifyCheckpointResponse* response) override;
+  grpc::Status ReadCheckpoint(grpc::ServerContext* context,
+                              const v1::ReadCheckpointRequest* request,
+                              grpc::ServerWriter<v1::ReadCheckpointResponse>* writer) override;
 };
 
 struct ScriptedDatasets final : public v1::DatasetService::Service {
@@ -149,6 +190,7 @@ class ScriptedServer {
   std::string address() const;  // after the first Start
 
   ScriptedJobs jobs;
+  ScriptedCheckpoints checkpoints;
   ScriptedDatasets datasets;
   ScriptedModels models;
   ScriptedStatus status;

@@ -121,7 +121,7 @@ class ErrorsTest(unittest.TestCase):
         self.check(result, 3, "models/toy", "model ls")
 
     def test_absent_job(self) -> None:
-        for verb in ("watch", "logs", "cancel"):
+        for verb in ("watch", "show", "logs", "fork", "cancel"):
             self.check(self.world.cli(verb, "absent"), 3, "jobs/absent", "ps -a")
 
     def test_port_in_use(self) -> None:
@@ -176,10 +176,17 @@ class JobErrorsTest(unittest.TestCase):
         self.assertIn("verdict:", plan.out)
 
     def test_keys_that_no_server_serves_yet(self) -> None:
+        job = self.world.job_file(batch_tokens=65536)
+        self.check(self.world.cli("submit", job), 2, "train.batch_tokens is not supported yet")
+
+    def test_keys_near_to_known_ones(self) -> None:
         path = self.world.job_file()
-        for key, value in (("evaluation", {"split": 0.1}), ("checkpoint", {"every_steps": 1})):
+        for key, value, nearest in (
+            ("validation", {"split": 0.1}, "evaluation"),
+            ("checkpoint", {"every_step": 1}, "checkpoint.every_steps"),
+        ):
             path.write_text(json.dumps({"model": "models/toy", key: value}))
-            self.check(self.world.cli("submit", path), 2, f"{key} is not supported yet")
+            self.check(self.world.cli("submit", path), 2, f"try: {nearest}")
 
     def test_dry_run_makes_no_job(self) -> None:
         result = self.world.cli("submit", self.world.job_file(), "--dry-run")

@@ -1,6 +1,5 @@
 """From a folder and a file to a better model that transformers loads."""
 
-import hashlib
 import json
 import math
 import os
@@ -9,26 +8,12 @@ import unittest
 from pathlib import Path
 from typing import Any
 
+import exported as exported_model
 import torch
 import toy_model
 from tokenizers import Tokenizer
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoTokenizer
 from world import World, wait_until
-
-
-def _load(folder: Path) -> Any:
-    """The folder's model in float32; fails on a missing or unexpected key."""
-    model, info = AutoModelForCausalLM.from_pretrained(
-        folder, dtype=torch.float32, output_loading_info=True
-    )
-    problems = {
-        kind: keys
-        for kind, keys in info.items()
-        if keys and kind in ("missing_keys", "unexpected_keys", "mismatched_keys")
-    }
-    if problems:
-        raise AssertionError(f"{folder}: {problems}")
-    return model.eval()
 
 
 def _reference_loss(model: Any, folder: Path, row_count: int) -> float:
@@ -51,10 +36,6 @@ def _reference_loss(model: Any, folder: Path, row_count: int) -> float:
         total += float(losses)
         count += ids.shape[1] - start
     return total / count
-
-
-def _content(folder: Path) -> dict[str, str]:
-    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()}
 
 
 class TrainTest(unittest.TestCase):
@@ -89,7 +70,7 @@ class TrainTest(unittest.TestCase):
         self.check_metrics()
         exported = world.folder / "exported"
         world.must("model", "export", "tuned", exported)
-        model = _load(exported)
+        model = exported_model.load(exported)
         self.assertAlmostEqual(
             1.0,
             self.engine_loss("models/tuned@1", 64) / _reference_loss(model, exported, 64),
@@ -146,11 +127,15 @@ class TrainTest(unittest.TestCase):
         world.prepare(row_count=16)
         exported = world.folder / "exported"
         world.must("model", "export", "models/toy/versions/1", exported)
-        self.assertEqual(_content(world.model_folder), _content(exported))
+        self.assertEqual(
+            exported_model.content(world.model_folder), exported_model.content(exported)
+        )
         again = world.cli("model", "export", "toy", exported)
         self.assertNotEqual(0, again.code)
-        self.assertEqual(_content(world.model_folder), _content(exported))
-        reference = _reference_loss(_load(exported), exported, 16)
+        self.assertEqual(
+            exported_model.content(world.model_folder), exported_model.content(exported)
+        )
+        reference = _reference_loss(exported_model.load(exported), exported, 16)
         self.assertAlmostEqual(1.0, self.engine_loss("models/toy", 16) / reference, delta=1e-4)
 
     def test_the_same_job_gives_the_same_bits(self) -> None:
@@ -164,7 +149,7 @@ class TrainTest(unittest.TestCase):
             self.world.must("submit", job, "--wait", "--set", setting)
             folder = self.world.folder / f"export{version}"
             self.world.must("model", "export", f"tuned/versions/{version}", folder)
-            exports.append(_content(folder)["model.safetensors"])
+            exports.append(exported_model.content(folder)["model.safetensors"])
         self.assertEqual(exports[0], exports[1])
 
     def test_a_known_file_is_not_sent_again(self) -> None:
@@ -223,7 +208,10 @@ class TrainTest(unittest.TestCase):
             for folder in (self.world.model_folder, exported)
         ]
         self.assertEqual(ids[0], ids[1])
-        trained, source = _content(exported), _content(self.world.model_folder)
+        trained, source = (
+            exported_model.content(exported),
+            exported_model.content(self.world.model_folder),
+        )
         for name in set(source) - {"model.safetensors", "config.json"}:
             self.assertEqual(source[name], trained[name], name)
 
