@@ -227,6 +227,7 @@ TEST_F(TrainerTest, PeakMemoryStaysWithinThePlan) {
   EXPECT_LE(result->peak_host_bytes, observer_.plan.host_bytes + largest_unit_bytes);
   job_.start.resume_path = job_.save.folder + "/" + observer_.checkpoints[0].id;
   job_.output_path += "_resumed";
+  std::filesystem::remove_all(job_.output_path);
   RecordingObserver resumed;
   const absl::StatusOr<TrainResult> second = trainer_.Run(job_, resumed);
   ASSERT_TRUE(second.ok()) << second.status();
