@@ -68,10 +68,16 @@ uint16_t Weight(const TensorLayout& tensor, uint64_t index) {
 
 absl::Status WriteWeights(const std::string& path, const ModelLayout& layout, FileSystem& files) {
   SafetensorsHeader header;
+  int64_t offset_bytes = 0;
   for (const UnitLayout& unit : layout.units) {
     for (const TensorLayout& tensor : unit.tensors) {
-      header.tensors.push_back(
-          {.name = tensor.name, .dtype = TensorDtype::kBf16, .shape = tensor.shape});
+      const int64_t size_bytes = tensor.element_count * SizeBytes(TensorDtype::kBf16);
+      header.tensors.push_back({.name = tensor.name,
+                                .dtype = TensorDtype::kBf16,
+                                .shape = tensor.shape,
+                                .offset_bytes = offset_bytes,
+                                .size_bytes = size_bytes});
+      offset_bytes += size_bytes;
     }
   }
   MT_ASSIGN_OR_RETURN(const auto writer, SafetensorsWriter::Create(path, header, files));
