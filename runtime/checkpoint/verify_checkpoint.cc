@@ -1,5 +1,6 @@
 #include "runtime/checkpoint/verify_checkpoint.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
 #include <span>
@@ -11,16 +12,27 @@
 #include "runtime/base/status_macros.h"
 #include "runtime/checkpoint/chunk_check.h"
 #include "runtime/checkpoint/chunk_threads.h"
+#include "runtime/checkpoint/state_files.h"
 
 namespace megatrain {
+namespace {
 
-absl::Status VerifyCheckpoint(const Checkpoint& checkpoint, int threads, FileSystem& files) {
+bool IsAny(const std::string&) { return true; }
+
+bool IsWeights(const std::string& name) {
+  return std::any_of(kStateFiles.begin(), kStateFiles.end(), [&name](const StateFile& file) {
+    return file.is_weights && file.name == name;
+  });
+}
+
+absl::Status VerifyFiles(const Checkpoint& checkpoint, bool (*is_checked)(const std::string&),
+                         int threads, FileSystem& files) {
   std::vector<std::unique_ptr<ReadableFile>> opened;
   std::vector<int64_t> sizes;
   for (const CheckpointFile& file : checkpoint.manifest.files) {
     MT_ASSIGN_OR_RETURN(opened.emplace_back(),
                         files.OpenForReading(absl::StrCat(checkpoint.path, "/", file.name)));
-    sizes.push_back(file.size_bytes);
+    sizes.push_back(is_checked(file.name) ? file.size_bytes : 0);
   }
   using Buffer = std::unique_ptr<char, decltype(&std::free)>;
   std::vector<Buffer> buffers;
@@ -36,6 +48,16 @@ absl::Status VerifyCheckpoint(const Checkpoint& checkpoint, int threads, FileSys
     MT_RETURN_IF_ERROR(opened[chunk.file]->ReadAt(chunk.offset_bytes, buffer));
     return CheckChunk(checkpoint, chunk, Crc32c({buffer.data(), buffer.size()}));
   });
+}
+
+}  // namespace
+
+absl::Status VerifyCheckpoint(const Checkpoint& checkpoint, int threads, FileSystem& files) {
+  return VerifyFiles(checkpoint, &IsAny, threads, files);
+}
+
+absl::Status VerifyWeights(const Checkpoint& checkpoint, int threads, FileSystem& files) {
+  return VerifyFiles(checkpoint, &IsWeights, threads, files);
 }
 
 }  // namespace megatrain

@@ -11,6 +11,9 @@ namespace megatrain {
 // DATA_LOSS names the file and the bytes that are not what the manifest says.
 absl::Status VerifyCheckpoint(const Checkpoint& checkpoint, int threads, FileSystem& files);
 
+// The same of the weights alone.
+absl::Status VerifyWeights(const Checkpoint& checkpoint, int threads, FileSystem& files);
+
 }  // namespace megatrain
 
 #endif  // RUNTIME_CHECKPOINT_VERIFY_CHECKPOINT_H_

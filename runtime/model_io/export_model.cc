@@ -27,13 +27,28 @@ std::string ParentOf(const std::string& path) {
   return slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
 }
 
+class StoredWeights final : public WeightSource {
+ public:
+  explicit StoredWeights(HostStore& store) : store_(store) {}
+
+  absl::StatusOr<int64_t> Encode(int unit, int64_t first_element, TensorDtype dtype,
+                                 std::span<char> bytes) override {
+    const HostStore::Access access = store_.BeginAccess(unit);
+    return EncodeElements(dtype, store_.hi(unit) + first_element, store_.lo(unit) + first_element,
+                          static_cast<int64_t>(bytes.size()) / SizeBytes(dtype), bytes.data());
+  }
+
+ private:
+  HostStore& store_;
+};
+
 // One export into one folder.
 class Exporter {
  public:
-  Exporter(const ModelFolder& source, HostStore& store, std::string folder, FileSystem& file_system,
-           const ByteProgress& progress)
+  Exporter(const ModelFolder& source, WeightSource& weights, std::string folder,
+           FileSystem& file_system, const ByteProgress& progress)
       : source_(source),
-        store_(store),
+        weights_(weights),
         folder_(std::move(folder)),
         file_system_(file_system),
         progress_(progress),
@@ -81,10 +96,8 @@ class Exporter {
     const TensorDtype dtype = matched.entry->dtype;
     const int64_t first = offset_bytes / SizeBytes(dtype);
     const int64_t place = matched.tensor->offset_elements + first;
-    const HostStore::Access access = store_.BeginAccess(matched.unit);
-    const int64_t nonfinite =
-        EncodeElements(dtype, store_.hi(matched.unit) + place, store_.lo(matched.unit) + place,
-                       static_cast<int64_t>(piece.size()) / SizeBytes(dtype), piece.data());
+    MT_ASSIGN_OR_RETURN(const int64_t nonfinite,
+                        weights_.Encode(matched.unit, place, dtype, piece));
     if (nonfinite < 0) {
       return absl::OkStatus();
     }
@@ -109,7 +122,7 @@ class Exporter {
   }
 
   const ModelFolder& source_;
-  HostStore& store_;
+  WeightSource& weights_;
   const std::string folder_;
   FileSystem& file_system_;
   const ByteProgress& progress_;
@@ -137,8 +150,8 @@ absl::Status WriteAndRename(Exporter& exporter, const std::vector<MatchedShard>&
 
 }  // namespace
 
-absl::Status ExportModel(const ModelFolder& source, const ModelLayout& layout, HostStore& store,
-                         std::string output, FileSystem& file_system,
+absl::Status ExportModel(const ModelFolder& source, const ModelLayout& layout,
+                         WeightSource& weights, std::string output, FileSystem& file_system,
                          const ByteProgress& progress) {
   while (output.size() > 1 && output.ends_with('/')) {
     output.pop_back();
@@ -154,13 +167,20 @@ absl::Status ExportModel(const ModelFolder& source, const ModelLayout& layout, H
   MT_RETURN_IF_ERROR(CheckRoom(ParentOf(output), source.WeightBytes(), file_system));
   const std::string partial = output + ".partial";
   MT_RETURN_IF_ERROR(file_system.RemoveTree(partial));
-  Exporter exporter(source, store, partial, file_system, progress);
+  Exporter exporter(source, weights, partial, file_system, progress);
   absl::Status status = WriteAndRename(exporter, shards, partial, output, file_system);
   if (!status.ok()) {
     // Both are complaints about the same disk; the first says more.
     file_system.RemoveTree(partial).IgnoreError();
   }
   return status;
+}
+
+absl::Status ExportModel(const ModelFolder& source, const ModelLayout& layout, HostStore& store,
+                         std::string output, FileSystem& file_system,
+                         const ByteProgress& progress) {
+  StoredWeights weights(store);
+  return ExportModel(source, layout, weights, std::move(output), file_system, progress);
 }
 
 }  // namespace megatrain

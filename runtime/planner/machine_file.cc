@@ -152,7 +152,8 @@ absl::StatusOr<Machine> ParseMachine(std::string_view json) {
   machine.profile.backend = backend == "cpu" ? Backend::kCpu : Backend::kCuda;
   for (const Size& size : kSizes) {
     known.insert(size.key);
-    machine.profile.*size.value = fields.CountOr(size.key, 0, kMostBytes);
+    const bool is_unknown = object.contains(size.key) && object[size.key] == 0;
+    machine.profile.*size.value = is_unknown ? 0 : fields.CountOr(size.key, 0, kMostBytes);
   }
   MT_RETURN_IF_ERROR(fields.status());
   MT_RETURN_IF_ERROR(CheckKeys(object, std::move(known), ""));

@@ -6,13 +6,16 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status_macros.h"
 #include "server/api/job_streams.h"
 #include "server/api/page.h"
+#include "server/api/request_fields.h"
 #include "server/api/request_key.h"
 #include "server/errors/errors.h"
+#include "server/jobs/fork.h"
 #include "server/jobs/scheduling_policy.h"
 #include "server/names/resource_name.h"
 #include "server/resources/timestamp.h"
@@ -24,9 +27,9 @@ constexpr size_t kMaxDisplayNameBytes = 256;
 constexpr size_t kMaxRequestIdBytes = 64;
 constexpr int kMaxLabels = 64;
 constexpr size_t kMaxLabelBytes = 63;  // of a value; a key is an ID
-// A cancel is answered once the controller has taken it in: at its next tick.
-constexpr absl::Duration kCancelWait = absl::Seconds(10);
-constexpr absl::Duration kCancelLook = absl::Seconds(1);
+// A wish is answered once the controller has taken it in: at its next tick.
+constexpr absl::Duration kWishWait = absl::Seconds(10);
+constexpr absl::Duration kWishLook = absl::Seconds(1);
 
 absl::Status CheckJobName(const std::string& name) {
   if (MatchResourceName("jobs/*", name).has_value()) {
@@ -89,8 +92,7 @@ grpc::ServerUnaryReactor* JobService::PlanJob(grpc::CallbackServerContext* conte
                                               const v1::PlanJobRequest* request,
                                               v1::Plan* response) {
   return parts_.calls.Read(context, response, [this, request = *request] {
-    return parts_.admission.Plan(request.spec(), request.model_config_json(),
-                                 request.machine());
+    return parts_.admission.Plan(request.spec(), request.model_config_json(), request.machine());
   });
 }
 
@@ -99,6 +101,27 @@ grpc::ServerUnaryReactor* JobService::CancelJob(grpc::CallbackServerContext* con
                                                 v1::Job* response) {
   return parts_.calls.Mutate(context, response,
                              [this, request = *request] { return Cancel(request); });
+}
+
+grpc::ServerUnaryReactor* JobService::PauseJob(grpc::CallbackServerContext* context,
+                                               const v1::PauseJobRequest* request,
+                                               v1::Job* response) {
+  return parts_.calls.Mutate(context, response,
+                             [this, request = *request] { return Pause(request); });
+}
+
+grpc::ServerUnaryReactor* JobService::ResumeJob(grpc::CallbackServerContext* context,
+                                                const v1::ResumeJobRequest* request,
+                                                v1::Job* response) {
+  return parts_.calls.Mutate(context, response,
+                             [this, request = *request] { return Resume(request); });
+}
+
+grpc::ServerUnaryReactor* JobService::ForkJob(grpc::CallbackServerContext* context,
+                                              const v1::ForkJobRequest* request,
+                                              v1::Job* response) {
+  return parts_.calls.Mutate(context, response,
+                             [this, request = *request] { return Fork(request); });
 }
 
 grpc::ServerWriteReactor<v1::JobEvent>* JobService::WatchJob(grpc::CallbackServerContext*,
@@ -116,8 +139,13 @@ grpc::ServerWriteReactor<v1::LogChunk>* JobService::StreamLogs(
 }
 
 absl::StatusOr<v1::Job> JobService::Create(v1::CreateJobRequest request) {
-  MT_RETURN_IF_ERROR(CheckCreate(request));
   const RequestKey key = MakeRequestKey("CreateJob", request);
+  return Accept(key, std::move(request), nullptr);
+}
+
+absl::StatusOr<v1::Job> JobService::Accept(const RequestKey& key, v1::CreateJobRequest request,
+                                           const Origin* origin) {
+  MT_RETURN_IF_ERROR(CheckCreate(request));
   // Before admission, which a repeat might not pass any more.
   MT_ASSIGN_OR_RETURN(std::optional<v1::Job> known, parts_.store.FindCreated(key));
   if (known.has_value()) {
@@ -130,6 +158,11 @@ absl::StatusOr<v1::Job> JobService::Create(v1::CreateJobRequest request) {
   MT_ASSIGN_OR_RETURN(
       *job.mutable_plan(),
       parts_.admission.Admit(*job.mutable_spec(), absl::StrCat("models/", request.job_id())));
+  if (origin != nullptr) {
+    MT_RETURN_IF_ERROR(InvalidFields(CheckFork(job.spec(), origin->spec, origin->mode)));
+    job.set_forked_from(origin->checkpoint);
+    job.set_fork_mode(origin->mode);
+  }
   if (request.validate_only()) {
     return parts_.store.Get(job.name()).ok() ? absl::StatusOr<v1::Job>(ResourceExists(job.name()))
                                              : job;
@@ -194,19 +227,98 @@ absl::StatusOr<v1::ListJobsResponse> JobService::List(const v1::ListJobsRequest&
 absl::StatusOr<v1::Job> JobService::Cancel(const v1::CancelJobRequest& request) {
   MT_RETURN_IF_ERROR(CheckJobName(request.name()));
   MT_RETURN_IF_ERROR(CheckRequestId(request.request_id()));
-  MT_RETURN_IF_ERROR(parts_.store.WishCancel(MakeRequestKey("CancelJob", request), request.name()));
+  MT_RETURN_IF_ERROR(parts_.store
+                         .RecordWish(MakeRequestKey("CancelJob", request), request.name(),
+                                     {.kind = JobWish::Kind::kCancel})
+                         .status());
+  return WaitFor(request.name(), [](const v1::Job& job) -> absl::StatusOr<bool> {
+    // It can end by itself before the wish is seen.
+    MT_RETURN_IF_ERROR(CheckCancellable(job));
+    return job.state() == v1::JOB_STATE_CANCELLING || job.state() == v1::JOB_STATE_CANCELLED;
+  });
+}
+
+absl::StatusOr<v1::Job> JobService::Pause(const v1::PauseJobRequest& request) {
+  MT_RETURN_IF_ERROR(CheckJobName(request.name()));
+  MT_RETURN_IF_ERROR(CheckRequestId(request.request_id()));
+  MT_RETURN_IF_ERROR(parts_.store
+                         .RecordWish(MakeRequestKey("PauseJob", request), request.name(),
+                                     {.kind = JobWish::Kind::kPause})
+                         .status());
+  return WaitFor(request.name(), [](const v1::Job& job) -> absl::StatusOr<bool> {
+    MT_RETURN_IF_ERROR(CheckNotEnded(job));
+    return job.held() || job.state() == v1::JOB_STATE_PAUSING ||
+           job.state() == v1::JOB_STATE_PAUSED;
+  });
+}
+
+absl::StatusOr<v1::Job> JobService::Resume(const v1::ResumeJobRequest& request) {
+  MT_RETURN_IF_ERROR(CheckJobName(request.name()));
+  MT_RETURN_IF_ERROR(CheckRequestId(request.request_id()));
+  JobWish wish{.kind = JobWish::Kind::kResume, .start_checkpoint = request.checkpoint()};
+  if (!request.checkpoint().empty()) {
+    if (!absl::StartsWith(request.checkpoint(), absl::StrCat(request.name(), "/checkpoints/"))) {
+      return InvalidFields({{"checkpoint", absl::StrCat("\"", request.checkpoint(),
+                                                        "\" is none of this job: fork it")}});
+    }
+    MT_RETURN_IF_ERROR(CheckUsable(request.checkpoint()));
+    MT_ASSIGN_OR_RETURN(const auto newest, parts_.checkpoints.List(request.name(), 0, 1));
+    wish.start_after_number = newest.empty() ? 0 : newest.front().number;
+  }
+  MT_RETURN_IF_ERROR(
+      parts_.store.RecordWish(MakeRequestKey("ResumeJob", request), request.name(), wish).status());
+  return WaitFor(request.name(), [](const v1::Job& job) -> absl::StatusOr<bool> {
+    return job.state() != v1::JOB_STATE_PAUSED && !job.held();
+  });
+}
+
+absl::StatusOr<v1::Job> JobService::Fork(const v1::ForkJobRequest& request) {
+  std::vector<FieldViolation> violations;
+  RequireName("checkpoint", request.checkpoint(), {"jobs/*/checkpoints/*"}, violations);
+  if (request.mode() != v1::FORK_MODE_FULL_STATE && request.mode() != v1::FORK_MODE_WEIGHTS) {
+    violations.push_back({"mode", "is missing: take FORK_MODE_FULL_STATE or FORK_MODE_WEIGHTS"});
+  }
+  MT_RETURN_IF_ERROR(InvalidFields(violations));
+  const RequestKey key = MakeRequestKey("ForkJob", request);
+  MT_ASSIGN_OR_RETURN(std::optional<v1::Job> known, parts_.store.FindCreated(key));
+  if (known.has_value()) {
+    return *std::move(known);
+  }
+  MT_RETURN_IF_ERROR(CheckUsable(request.checkpoint()));
+  MT_ASSIGN_OR_RETURN(const JobRecord source,
+                      parts_.store.Get(JobOfCheckpoint(request.checkpoint())));
+  const Origin origin{request.checkpoint(), request.mode(), source.job.spec()};
+  v1::CreateJobRequest create;
+  create.set_job_id(request.job_id());
+  *create.mutable_spec() = request.has_spec() ? request.spec() : DefaultForkSpec(origin.spec);
+  create.set_display_name(request.display_name());
+  *create.mutable_labels() = request.labels();
+  create.set_request_id(request.request_id());
+  create.set_validate_only(request.validate_only());
+  return Accept(key, std::move(create), &origin);
+}
+
+absl::Status JobService::CheckUsable(const std::string& checkpoint) {
+  MT_ASSIGN_OR_RETURN(const Numbered<v1::Checkpoint> found, parts_.checkpoints.Get(checkpoint));
+  const std::string& damage = found.message.damage();
+  return damage.empty() ? absl::OkStatus()
+                        : PreconditionFailed(checkpoint, "CHECKPOINT_DAMAGED",
+                                             absl::StrCat(checkpoint, " is damaged: ", damage),
+                                             {{"checkpoint", checkpoint}});
+}
+
+absl::StatusOr<v1::Job> JobService::WaitFor(
+    const std::string& name, const std::function<absl::StatusOr<bool>(const v1::Job&)>& taken) {
   parts_.wake_controller();
-  const absl::Duration end = parts_.clock.MonotonicNow() + kCancelWait;
+  const absl::Duration end = parts_.clock.MonotonicNow() + kWishWait;
   while (true) {
     const int64_t version = parts_.hub.Version();
-    MT_ASSIGN_OR_RETURN(v1::Job job, Get(request.name()));
-    if (job.state() == v1::JOB_STATE_CANCELLING || job.state() == v1::JOB_STATE_CANCELLED ||
-        parts_.clock.MonotonicNow() > end) {
+    MT_ASSIGN_OR_RETURN(v1::Job job, Get(name));
+    MT_ASSIGN_OR_RETURN(const bool is_taken, taken(job));
+    if (is_taken || parts_.clock.MonotonicNow() > end) {
       return job;
     }
-    // It ended by itself before the wish was seen.
-    MT_RETURN_IF_ERROR(CheckCancellable(job));
-    parts_.hub.WaitPast(version, kCancelLook);
+    parts_.hub.WaitPast(version, kWishLook);
   }
 }
 

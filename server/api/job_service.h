@@ -10,6 +10,7 @@
 #include "runtime/base/clock.h"
 #include "server/api/follow_stream.h"
 #include "server/api/unary_calls.h"
+#include "server/checkpoints/checkpoint_catalog.h"
 #include "server/executor/executor.h"
 #include "server/jobs/job_log.h"
 #include "server/jobs/job_store.h"
@@ -25,6 +26,7 @@ class JobService final : public v1::JobService::CallbackService {
     Executor& stream_executor;
     FollowHub& hub;  // its topics are the names of jobs
     JobStore& store;
+    CheckpointCatalog& checkpoints;
     const JobLog& log;
     const JobAdmission& admission;
     const Clock& clock;
@@ -47,6 +49,14 @@ class JobService final : public v1::JobService::CallbackService {
   grpc::ServerUnaryReactor* CancelJob(grpc::CallbackServerContext* context,
                                       const v1::CancelJobRequest* request,
                                       v1::Job* response) override;
+  grpc::ServerUnaryReactor* PauseJob(grpc::CallbackServerContext* context,
+                                     const v1::PauseJobRequest* request,
+                                     v1::Job* response) override;
+  grpc::ServerUnaryReactor* ResumeJob(grpc::CallbackServerContext* context,
+                                      const v1::ResumeJobRequest* request,
+                                      v1::Job* response) override;
+  grpc::ServerUnaryReactor* ForkJob(grpc::CallbackServerContext* context,
+                                    const v1::ForkJobRequest* request, v1::Job* response) override;
   grpc::ServerWriteReactor<v1::JobEvent>* WatchJob(grpc::CallbackServerContext* context,
                                                    const v1::WatchJobRequest* request) override;
   grpc::ServerWriteReactor<v1::LogChunk>* StreamLogs(grpc::CallbackServerContext* context,
@@ -57,7 +67,23 @@ class JobService final : public v1::JobService::CallbackService {
   absl::StatusOr<v1::Job> Get(const std::string& name);
   absl::StatusOr<v1::ListJobsResponse> List(const v1::ListJobsRequest& request);
   absl::StatusOr<v1::Job> Cancel(const v1::CancelJobRequest& request);
+  absl::StatusOr<v1::Job> Pause(const v1::PauseJobRequest& request);
+  absl::StatusOr<v1::Job> Resume(const v1::ResumeJobRequest& request);
+  absl::StatusOr<v1::Job> Fork(const v1::ForkJobRequest& request);
+
+  // What a new job comes from, if it is a fork.
+  struct Origin {
+    std::string checkpoint;
+    v1::ForkMode mode = v1::FORK_MODE_UNSPECIFIED;
+    v1::TrainingSpec spec;  // of the checkpoint's job
+  };
+  absl::StatusOr<v1::Job> Accept(const RequestKey& key, v1::CreateJobRequest request,
+                                 const Origin* origin);
+  absl::Status CheckUsable(const std::string& checkpoint);
   v1::Job MakeJob(const v1::CreateJobRequest& request) const;
+  // Until the controller has taken a wish in: OK of `taken`, once it is true.
+  absl::StatusOr<v1::Job> WaitFor(const std::string& name,
+                                  const std::function<absl::StatusOr<bool>(const v1::Job&)>& taken);
 
   const Parts parts_;
 };

@@ -21,6 +21,11 @@ class HubObserver final : public JobObserver {
   void OnChange(const v1::Job& job) override { hub_.Notify(job.name()); }
   void OnLog(const v1::Job& job) override { hub_.Notify(job.name()); }
   void OnStep(const v1::Job&, const v1::StepRecord&) override {}
+  void OnCheckpoint(const v1::Job&, const engine::v1::CheckpointSaved&) override {}
+  void OnCheckpointFailure(const v1::Job&, const v1::CheckpointFailure&) override {}
+  void OnEvaluation(const v1::Job&, const v1::EvaluationRecord&) override {}
+  void OnDrained(const v1::Job&) override {}
+  void OnRecovered(const v1::Job&) override {}
   void OnEnd(const v1::Job&) override {}
   void OnFigures(const engine::v1::StreamFigures&) override {}
   void OnActiveJobs(const std::vector<JobRecord>&) override {}
@@ -37,8 +42,8 @@ void JobServiceTest::SetUp() {
       ::testing::TempDir() + "/" + ::testing::UnitTest::GetInstance()->current_test_info()->name();
   std::filesystem::create_directories(folder_ + "/model");
   std::ofstream(folder_ + "/model/config.json") << kToyConfig;
-  database_ = *Database::Open(
-      folder_ + "/db", {RequestLogMigration(), JobStoreMigration(), ResourceTableMigration()});
+  database_ = *Database::Open(folder_ + "/db", {RequestLogMigration(), JobStoreMigration(),
+                                                ResourceTableMigration(), JobWishMigration()});
   store_ = std::make_unique<SqliteJobStore>(*database_, clock_);
   uploads_ = *UploadStore::Open(*database_, files_, clock_, {.folder = folder_ + "/uploads"});
   preparer_ = std::make_unique<DataPreparer>(clock_, DataPreparer::Options());
@@ -51,22 +56,29 @@ void JobServiceTest::SetUp() {
       {.models_folder = folder_ + "/models", .staging_folder = folder_ + "/tmp/import"});
   AddCatalog();
   log_ = std::make_unique<JobLog>(files_, folder_ + "/jobs");
-  admission_ = std::make_unique<JobAdmission>(
-      JobAdmission::Parts{*models_, *datasets_, files_,
-                          [this]() -> absl::StatusOr<MachineProfile> { return machine_; }, "fp32"});
+  catalog_ = *CheckpointCatalog::Open({*database_, files_, clock_, *store_, folder_ + "/jobs",
+                                       [](int64_t) {}, [](const std::string&) {}});
+  admission_ = std::make_unique<JobAdmission>(JobAdmission::Parts{
+      *models_, *datasets_, files_, [this]() -> absl::StatusOr<MachineProfile> { return machine_; },
+      "fp32", folder_ + "/jobs"});
   service_ = std::make_unique<JobService>(JobService::Parts{calls_, stream_executor_, hub_, *store_,
-                                                            *log_, *admission_, clock_,
+                                                            *catalog_, *log_, *admission_, clock_,
                                                             [this] { Tick(); }, [] {}});
+  checkpoint_service_ = std::make_unique<CheckpointService>(CheckpointService::Parts{
+      calls_, stream_executor_, hub_, *catalog_, *store_, clock_, [this] { Tick(); }});
   MakeController();
   int port = 0;
   grpc::ServerBuilder builder;
   builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
   builder.RegisterService(service_.get());
+  builder.RegisterService(checkpoint_service_.get());
   server_ = builder.BuildAndStart();
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, 1 << 14);
-  stub_ = v1::JobService::NewStub(grpc::CreateCustomChannel(
-      absl::StrCat("127.0.0.1:", port), grpc::InsecureChannelCredentials(), arguments));
+  const auto channel = grpc::CreateCustomChannel(absl::StrCat("127.0.0.1:", port),
+                                                 grpc::InsecureChannelCredentials(), arguments);
+  stub_ = v1::JobService::NewStub(channel);
+  checkpoint_stub_ = v1::CheckpointService::NewStub(channel);
 }
 
 void JobServiceTest::TearDown() {
@@ -78,7 +90,7 @@ void JobServiceTest::TearDown() {
 void JobServiceTest::MakeController() {
   MutexLock lock(&controller_mutex_);
   controller_ = std::make_unique<JobController>(
-      JobController::Parts{*store_, runner_, materials_, *log_, *observer_}, [] {});
+      JobController::Parts{*store_, runner_, materials_, *catalog_, *log_, *observer_}, [] {});
 }
 
 void JobServiceTest::AddCatalog() {

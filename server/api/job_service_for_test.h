@@ -1,5 +1,5 @@
-// For tests: JobService over a real socket, a real SQLite file and a real controller; the engine is
-// scripted.
+// For tests: JobService and CheckpointService over a real socket, a real SQLite file and a real
+// controller; the engine is scripted.
 
 #ifndef SERVER_API_JOB_SERVICE_FOR_TEST_H_
 #define SERVER_API_JOB_SERVICE_FOR_TEST_H_
@@ -18,9 +18,11 @@
 #include "runtime/base/posix_file_system.h"
 #include "runtime/base/virtual_clock.h"
 #include "runtime/planner/machine.h"
+#include "server/api/checkpoint_service.h"
 #include "server/api/follow_stream.h"
 #include "server/api/job_service.h"
 #include "server/api/unary_calls.h"
+#include "server/checkpoints/checkpoint_catalog.h"
 #include "server/database/database.h"
 #include "server/datasets/data_preparer.h"
 #include "server/datasets/dataset_store.h"
@@ -82,6 +84,7 @@ class JobServiceTest : public ::testing::Test {
   std::unique_ptr<DatasetStore> datasets_;
   std::unique_ptr<ModelStore> models_;
   std::unique_ptr<JobLog> log_;
+  std::unique_ptr<CheckpointCatalog> catalog_;
   std::unique_ptr<JobAdmission> admission_;
   FollowHub hub_;
   std::unique_ptr<JobObserver> observer_;
@@ -95,8 +98,10 @@ class JobServiceTest : public ::testing::Test {
   SystemClock system_clock_;  // deadlines are the machine's
   UnaryCalls calls_{call_executor_, system_clock_};
   std::unique_ptr<JobService> service_;
+  std::unique_ptr<CheckpointService> checkpoint_service_;
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<v1::JobService::Stub> stub_;
+  std::unique_ptr<v1::CheckpointService::Stub> checkpoint_stub_;
 };
 
 }  // namespace megatrain

@@ -10,9 +10,12 @@
 #include "server/api/request_fields.h"
 #include "server/api/request_key.h"
 #include "server/errors/errors.h"
+#include "server/names/resource_name.h"
 
 namespace megatrain {
 namespace {
+
+constexpr char kCheckpointForm[] = "jobs/*/checkpoints/*";
 
 const std::vector<std::string>& VersionForms() {
   static const std::vector<std::string>& forms =
@@ -90,12 +93,16 @@ absl::StatusOr<v1::ListModelVersionsResponse> ModelService::List(
 absl::StatusOr<v1::ExportModelResponse> ModelService::Export(
     const v1::ExportModelRequest& request) {
   std::vector<FieldViolation> violations;
-  RequireName("name", request.name(), VersionForms(), violations);
+  std::vector<std::string> forms = VersionForms();
+  forms.emplace_back(kCheckpointForm);
+  RequireName("name", request.name(), forms, violations);
   RequireRequestId(request.request_id(), violations);
   MT_RETURN_IF_ERROR(InvalidFields(violations));
-  MT_ASSIGN_OR_RETURN(
-      const v1::ModelVersion exported,
-      models_.Export(MakeRequestKey("ExportModel", request), request.name(), request.path()));
+  const RequestKey key = MakeRequestKey("ExportModel", request);
+  const bool is_checkpoint = MatchResourceName(kCheckpointForm, request.name()).has_value();
+  MT_ASSIGN_OR_RETURN(const v1::ModelVersion exported,
+                      is_checkpoint ? export_checkpoint_(key, request.name(), request.path())
+                                    : models_.Export(key, request.name(), request.path()));
   v1::ExportModelResponse response;
   response.set_name(exported.name());
   response.set_path(exported.path());

@@ -3,17 +3,27 @@
 #ifndef SERVER_API_MODEL_SERVICE_H_
 #define SERVER_API_MODEL_SERVICE_H_
 
+#include <functional>
+#include <string>
+#include <utility>
+
 #include "absl/status/statusor.h"
 #include "megatrain/v1/model_service.grpc.pb.h"
 #include "server/api/unary_calls.h"
+#include "server/database/request_key.h"
 #include "server/models/model_store.h"
 
 namespace megatrain {
 
 class ModelService final : public v1::ModelService::CallbackService {
  public:
-  // Both outlive the gRPC server.
-  ModelService(UnaryCalls& calls, ModelStore& models) : calls_(calls), models_(models) {}
+  // Exports a checkpoint of that name to that path.
+  using ExportCheckpoint = std::function<absl::StatusOr<v1::ModelVersion>(
+      const RequestKey& key, const std::string& name, const std::string& path)>;
+
+  // All outlive the gRPC server.
+  ModelService(UnaryCalls& calls, ModelStore& models, ExportCheckpoint export_checkpoint)
+      : calls_(calls), models_(models), export_checkpoint_(std::move(export_checkpoint)) {}
 
   grpc::ServerUnaryReactor* ImportModel(grpc::CallbackServerContext* context,
                                         const v1::ImportModelRequest* request,
@@ -36,6 +46,7 @@ class ModelService final : public v1::ModelService::CallbackService {
 
   UnaryCalls& calls_;
   ModelStore& models_;
+  const ExportCheckpoint export_checkpoint_;
 };
 
 }  // namespace megatrain

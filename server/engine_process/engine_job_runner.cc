@@ -20,7 +20,7 @@ constexpr absl::Duration kAnswerTimeout = absl::Seconds(5);
 constexpr absl::Duration kFreePoll = absl::Milliseconds(50);
 
 bool IsLast(const engine::v1::RunJobEvent& event) {
-  return event.has_finished() || event.has_failed();
+  return event.has_finished() || event.has_failed() || event.has_paused();
 }
 
 // The connection, not the engine's code, made this status.
@@ -56,10 +56,45 @@ void EngineJobRunner::Start(int64_t run, const engine::v1::RunJobRequest& reques
     MutexLock lock(&mutex_);
     MT_CHECK(!running_);
     running_ = true;
+    run_ = run;
     stop_asked_ = false;
     context_ = std::make_unique<grpc::ClientContext>();
   }
   thread_ = std::thread([this, run, request] { Run(run, request); });
+}
+
+void EngineJobRunner::Save(v1::CheckpointTrigger trigger, bool then_stop) {
+  engine::v1::SaveCheckpointRequest request;
+  request.set_trigger(trigger);
+  request.set_then_stop(then_stop);
+  MutexLock lock(&mutex_);
+  if (running_) {
+    saver_.Run([this, run = run_, request] { AskToSave(run, request); });
+  }
+}
+
+void EngineJobRunner::AskToSave(int64_t run, const engine::v1::SaveCheckpointRequest& request) {
+  while (IsRunning(run)) {
+    const EngineSupervisor::State state = supervisor_.GetState();
+    if (state.stub == nullptr) {
+      return;  // it died, and the run ends by that
+    }
+    grpc::ClientContext context;
+    context.set_deadline(absl::ToChronoTime(clock_.WallNow() + kAnswerTimeout));
+    engine::v1::SaveCheckpointResponse response;
+    const grpc::Status status = state.stub->SaveCheckpoint(&context, request, &response);
+    if (status.error_code() == grpc::StatusCode::UNIMPLEMENTED && request.then_stop()) {
+      Stop();  // an engine that cannot save can still be stopped
+    }
+    if (status.error_code() != grpc::StatusCode::DEADLINE_EXCEEDED) {
+      return;  // taken, or too late for this run, or the engine died
+    }
+  }
+}
+
+bool EngineJobRunner::IsRunning(int64_t run) {
+  MutexLock lock(&mutex_);
+  return running_ && run_ == run;
 }
 
 void EngineJobRunner::Stop() {

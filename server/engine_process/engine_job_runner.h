@@ -17,6 +17,7 @@
 #include "runtime/base/condition_variable.h"
 #include "runtime/base/mutex.h"
 #include "server/engine_process/engine_supervisor.h"
+#include "server/executor/executor.h"
 #include "server/jobs/job_runner.h"
 
 namespace megatrain {
@@ -33,10 +34,14 @@ class EngineJobRunner final : public JobRunner {
 
   bool Ready() override;
   void Start(int64_t run, const engine::v1::RunJobRequest& request) override;
+  void Save(v1::CheckpointTrigger trigger, bool then_stop) override;
   void Stop() override;
   std::vector<RunnerEvent> TakeEvents() override;
 
  private:
+  // Repeats the call until the engine answers or the run has ended.
+  void AskToSave(int64_t run, const engine::v1::SaveCheckpointRequest& request);
+  bool IsRunning(int64_t run);
   void Run(int64_t run, const engine::v1::RunJobRequest& request);
   // Reads the engine's events; true when the last one was among them.
   bool ReadEvents(int64_t run, const engine::v1::RunJobRequest& request,
@@ -54,9 +59,11 @@ class EngineJobRunner final : public JobRunner {
   ConditionVariable changed_;
   std::vector<RunnerEvent> events_ ABSL_GUARDED_BY(mutex_);
   bool running_ ABSL_GUARDED_BY(mutex_) = false;
+  int64_t run_ ABSL_GUARDED_BY(mutex_) = 0;  // the last one
   bool stop_asked_ ABSL_GUARDED_BY(mutex_) = false;
   std::unique_ptr<grpc::ClientContext> context_ ABSL_GUARDED_BY(mutex_);
   std::thread thread_;
+  Executor saver_{1};
 };
 
 }  // namespace megatrain

@@ -81,8 +81,8 @@ class EngineProcessTest : public ::testing::Test {
     }
   }
 
-  // Runs a job to its last event.
-  std::vector<RunnerEvent> Run(const std::string& name, bool stop = false) {
+  // Runs a job to its last event; once it has told of its start, calls `then`.
+  std::vector<RunnerEvent> Run(const std::string& name, const std::function<void()>& then = [] {}) {
     WaitUntil([this] { return runner_->Ready(); });
     engine::v1::RunJobRequest request;
     request.set_name(name);
@@ -93,8 +93,8 @@ class EngineProcessTest : public ::testing::Test {
         EXPECT_EQ(event.run, run_);
         events.push_back(std::move(event));
       }
-      if (stop && !events.empty()) {
-        runner_->Stop();
+      if (!events.empty()) {
+        then();
       }
       return !events.empty() && IsLast(events.back());
     });
@@ -103,7 +103,8 @@ class EngineProcessTest : public ::testing::Test {
 
   static bool IsLast(const RunnerEvent& event) {
     const auto* engine_event = std::get_if<engine::v1::RunJobEvent>(&event.kind);
-    return engine_event == nullptr || engine_event->has_finished() || engine_event->has_failed();
+    return engine_event == nullptr || engine_event->has_finished() || engine_event->has_failed() ||
+           engine_event->has_paused();
   }
 
   static std::string DeathOf(const std::vector<RunnerEvent>& events) {
@@ -184,11 +185,21 @@ TEST_F(EngineProcessTest, AnEngineThatGivesNoSignOfLifeIsKilledAndTheNextJobRuns
 
 TEST_F(EngineProcessTest, StopEndsARunAndTheEngineLivesOn) {
   Start();
-  const auto events = Run("jobs/wait", /*stop=*/true);
+  const auto events = Run("jobs/wait", [this] { runner_->Stop(); });
   EXPECT_TRUE(std::holds_alternative<RunStopped>(events.back().kind));
   EXPECT_FALSE(supervisor_->GetState().stub == nullptr);
   EXPECT_EQ(Run("jobs/good").size(), 3u) << "the engine was not busy any more";
   EXPECT_EQ(supervisor_->GetState().generation, 1);
+}
+
+TEST_F(EngineProcessTest, ASaveIsAskedForAndARunCanEndByIt) {
+  Start();
+  const auto events = Run(
+      "jobs/pause", [this] { runner_->Save(v1::CHECKPOINT_TRIGGER_PAUSE, /*then_stop=*/true); });
+  EXPECT_EQ(std::get<engine::v1::RunJobEvent>(events.back().kind).paused().checkpoint_id(),
+            "CHECKPOINT_TRIGGER_PAUSE");
+  runner_->Save(v1::CHECKPOINT_TRIGGER_MANUAL, /*then_stop=*/false);  // nobody any more
+  EXPECT_EQ(Run("jobs/good").size(), 3u);
 }
 
 TEST_F(EngineProcessTest, AKilledIdleEngineComesBack) {

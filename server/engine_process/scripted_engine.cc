@@ -44,6 +44,12 @@ class ScriptedEngine final : public engine::v1::EngineService::Service {
     } else if (name == "jobs/fail") {
       event.mutable_failed()->set_code("OUT_OF_DATA");
       writer->Write(event);
+    } else if (name == "jobs/pause") {
+      while (!then_stop_ && !context->IsCancelled()) {
+        usleep(1000);
+      }
+      event.mutable_paused()->set_checkpoint_id(v1::CheckpointTrigger_Name(trigger_.load()));
+      writer->Write(event);
     } else if (name == "jobs/wait") {
       busy_ = true;
       while (!context->IsCancelled()) {
@@ -60,8 +66,18 @@ class ScriptedEngine final : public engine::v1::EngineService::Service {
     return grpc::Status::OK;
   }
 
+  grpc::Status SaveCheckpoint(grpc::ServerContext*,
+                              const engine::v1::SaveCheckpointRequest* request,
+                              engine::v1::SaveCheckpointResponse*) override {
+    trigger_ = request->trigger();
+    then_stop_ = request->then_stop();
+    return grpc::Status::OK;
+  }
+
  private:
   std::atomic<bool> busy_ = false;
+  std::atomic<v1::CheckpointTrigger> trigger_ = v1::CHECKPOINT_TRIGGER_UNSPECIFIED;
+  std::atomic<bool> then_stop_ = false;
 };
 
 int Main(int argc, char** argv) {

@@ -11,6 +11,9 @@ namespace {
 
 constexpr int64_t kMaxConfigBytes = int64_t{1} << 20;
 
+// Folders of tokens are named by their fingerprints.
+std::string FolderName(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+
 }  // namespace
 
 absl::Status CatalogJobMaterials::RemoveStrays(const std::vector<JobRecord>& active) {
@@ -51,15 +54,23 @@ absl::StatusOr<JobMaterials::Prepared> CatalogJobMaterials::PrepareNow(const v1:
       parts_.disk.ReadFile(absl::StrCat(model.path(), "/config.json"), kMaxConfigBytes));
   MT_ASSIGN_OR_RETURN(const ModelConfig config, ParseModelConfig(json));
   const v1::TrainOptions& train = job.spec().train();
-  MT_ASSIGN_OR_RETURN(
-      const std::string data_path,
-      parts_.datasets.Prepare({.run_name = job.name(),
-                               .dataset = job.spec().dataset(),
-                               .model_path = model.path(),
-                               .vocabulary_size = config.vocab_size,
-                               .max_sequence_length = train.max_sequence_length(),
-                               .skip_untrained_rows = train.on_bad_row() == "skip"}));
-  return Prepared{model.path(), data_path};
+  DatasetStore::PrepareRequest request{.run_name = job.name(),
+                                       .dataset = job.spec().dataset(),
+                                       .model_path = model.path(),
+                                       .vocabulary_size = config.vocab_size,
+                                       .max_sequence_length = train.max_sequence_length(),
+                                       .skip_untrained_rows = train.on_bad_row() == "skip"};
+  Prepared prepared;
+  prepared.model_path = model.path();
+  prepared.model_fingerprint = model.fingerprint();
+  MT_ASSIGN_OR_RETURN(prepared.data_path, parts_.datasets.Prepare(request));
+  prepared.data_fingerprint = FolderName(prepared.data_path);
+  if (!job.spec().evaluation().dataset().empty()) {
+    request.dataset = job.spec().evaluation().dataset();
+    MT_ASSIGN_OR_RETURN(prepared.evaluation_data_path, parts_.datasets.Prepare(request));
+    prepared.evaluation_data_fingerprint = FolderName(prepared.evaluation_data_path);
+  }
+  return prepared;
 }
 
 void CatalogJobMaterials::StopPreparing(const std::string& job_name) {

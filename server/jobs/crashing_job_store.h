@@ -46,8 +46,9 @@ class CrashingJobStore final : public JobStore {
   absl::StatusOr<std::vector<JobRecord>> Active() override {
     return crashed_ ? Gone() : base_.Active();
   }
-  absl::Status WishCancel(const RequestKey& key, const std::string& name) override {
-    return Write<absl::Status>([&] { return base_.WishCancel(key, name); });
+  absl::StatusOr<int64_t> RecordWish(const RequestKey& key, const std::string& name,
+                                     const JobWish& wish) override {
+    return Write<absl::StatusOr<int64_t>>([&] { return base_.RecordWish(key, name, wish); });
   }
   absl::Status Update(const JobRecord& record, std::vector<v1::JobEvent> events) override {
     return Write<absl::Status>([&] {

@@ -17,6 +17,9 @@ void JobChange::SetState(v1::JobState state, absl::Time now) {
 }
 
 void JobChange::SetPhase(const std::string& phase, absl::Time now) {
+  if (record_.job.phase() == kHoldingPhase && phase != kHoldingPhase) {
+    record_.job.clear_reason();
+  }
   record_.job.set_phase(phase);
   AddStateEvent(now);
 }
@@ -28,23 +31,87 @@ void JobChange::SetStarted(const engine::v1::Started& started, absl::Time now) {
   changed_ = true;
 }
 
+void JobChange::SetSavesAsked(int64_t count) {
+  record_.saves_asked = count;
+  changed_ = true;
+}
+
+void JobChange::SetStart(const v1::Checkpoint* checkpoint) {
+  record_.job.set_resumed_from(checkpoint == nullptr ? "" : checkpoint->name());
+  changed_ = true;
+}
+
+void JobChange::AddCheckpoint(const v1::Checkpoint& checkpoint, const std::string& best,
+                              absl::Time now) {
+  v1::Job& job = record_.job;
+  record_.crash_count = 0;
+  *job.mutable_update_time() = TimestampOf(now);
+  job.set_last_checkpoint(checkpoint.name());
+  job.set_best_checkpoint(best);
+  if (job.phase() == kHoldingPhase) {
+    job.clear_phase();
+    job.clear_reason();
+    AddStateEvent(now);
+  }
+  *AddEvent(now).mutable_checkpoint() = checkpoint;
+}
+
+void JobChange::AddCheckpointFailure(const v1::CheckpointFailure& failure, absl::Time now) {
+  *AddEvent(now).mutable_checkpoint_failure() = failure;
+  record_.job.set_phase(kHoldingPhase);
+  *record_.job.mutable_reason() = failure.reason();
+  AddStateEvent(now);
+}
+
+void JobChange::AddEvaluation(const v1::EvaluationRecord& evaluation) {
+  v1::Job& job = record_.job;
+  *job.mutable_last_evaluation() = evaluation;
+  if (!job.has_best_evaluation() || evaluation.loss() < job.best_evaluation().loss()) {
+    *job.mutable_best_evaluation() = evaluation;
+  }
+  *AddEvent(TimeOf(evaluation.end_time())).mutable_evaluation() = evaluation;
+}
+
+void JobChange::Pause(absl::Time now) {
+  v1::Job& job = record_.job;
+  job.set_state(v1::JOB_STATE_PAUSED);
+  job.clear_phase();
+  job.clear_reason();
+  job.clear_estimated_end_time();
+  AddStateEvent(now);
+}
+
+void JobChange::Resume(absl::Time now) {
+  record_.job.set_state(v1::JOB_STATE_QUEUED);
+  record_.job.set_held(false);
+  AddStateEvent(now);
+}
+
+void JobChange::SetHeld(bool held, absl::Time now) {
+  record_.job.set_held(held);
+  AddStateEvent(now);
+}
+
+void JobChange::SetReason(const v1::JobReason& reason, absl::Time now) {
+  *record_.job.mutable_reason() = reason;
+  AddStateEvent(now);
+}
+
 void JobChange::AddStep(const v1::StepRecord& step) {
   v1::Job& job = record_.job;
   const absl::Time ended = TimeOf(step.end_time());
-  if (!job.has_last_step()) {
+  if (steps_before_ < 0) {
     first_step_began_ = ended - absl::Seconds(step.step_seconds());
+    steps_before_ = step.step() - 1;
   }
   *job.mutable_last_step() = step;
   *job.mutable_update_time() = step.end_time();
   const int64_t left = std::max<int64_t>(job.planned_step_count() - step.step(), 0);
-  if (job.planned_step_count() > 0 && step.step() > 0) {
-    const absl::Duration mean = (ended - first_step_began_) / step.step();
+  if (job.planned_step_count() > 0 && step.step() > steps_before_) {
+    const absl::Duration mean = (ended - first_step_began_) / (step.step() - steps_before_);
     *job.mutable_estimated_end_time() = TimestampOf(ended + mean * left);
   }
-  v1::JobEvent& event = events_.emplace_back();
-  *event.mutable_event_time() = step.end_time();
-  *event.mutable_step() = step;
-  changed_ = true;
+  *AddEvent(ended).mutable_step() = step;
 }
 
 void JobChange::End(v1::JobState state, const v1::JobReason& reason, absl::Time now) {
@@ -66,6 +133,7 @@ void JobChange::PutBack(const v1::JobReason& reason, bool counts, absl::Time now
   job.set_state(v1::JOB_STATE_QUEUED);
   *job.mutable_reason() = reason;
   job.set_attempt(job.attempt() + (counts ? 1 : 0));
+  record_.crash_count += counts ? 1 : 0;
   job.clear_phase();
   job.clear_last_step();
   job.clear_planned_step_count();
@@ -75,7 +143,7 @@ void JobChange::PutBack(const v1::JobReason& reason, bool counts, absl::Time now
 }
 
 bool JobChange::CanRetry() const {
-  return record_.job.attempt() < record_.job.spec().retry().max_attempts();
+  return record_.crash_count + 1 < record_.job.spec().retry().max_attempts();
 }
 
 absl::Status JobChange::Save(JobStore& store) {
@@ -85,20 +153,24 @@ absl::Status JobChange::Save(JobStore& store) {
   return absl::OkStatus();
 }
 
+v1::JobEvent& JobChange::AddEvent(absl::Time now) {
+  changed_ = true;
+  v1::JobEvent& event = events_.emplace_back();
+  *event.mutable_event_time() = TimestampOf(now);
+  return event;
+}
+
 void JobChange::AddStateEvent(absl::Time now) {
   v1::Job& job = record_.job;
   *job.mutable_update_time() = TimestampOf(now);
   job.clear_queue_position();  // of the acceptance; it is counted anew for each answer
-  v1::JobEvent& event = events_.emplace_back();
-  *event.mutable_event_time() = job.update_time();
-  v1::StateChange& change = *event.mutable_state_change();
+  v1::StateChange& change = *AddEvent(now).mutable_state_change();
   change.set_state(job.state());
   change.set_phase(job.phase());
   change.set_attempt(job.attempt());
   if (job.has_reason()) {
     *change.mutable_reason() = job.reason();
   }
-  changed_ = true;
 }
 
 v1::JobReason MakeReason(const std::string& code, const std::string& message) {

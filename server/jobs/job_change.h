@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "megatrain/engine/v1/engine.pb.h"
+#include "megatrain/v1/checkpoint.pb.h"
 #include "megatrain/v1/job.pb.h"
 #include "megatrain/v1/job_service.pb.h"
 #include "server/jobs/job_record.h"
@@ -22,6 +23,12 @@ class JobChange {
   explicit JobChange(JobRecord record) : record_(std::move(record)) {}
 
   const v1::Job& job() const { return record_.job; }
+  const JobRecord& record() const { return record_; }
+
+  // Takes over what users wish by now; that is in the store already.
+  void SetWishes(const JobWishes& wishes) { record_.wishes = wishes; }
+  // The engine was asked for the first `count` saves that were wished.
+  void SetSavesAsked(int64_t count);
 
   void SetState(v1::JobState state, absl::Time now);
   void SetPhase(const std::string& phase, absl::Time now);
@@ -35,13 +42,32 @@ class JobChange {
   // Takes the step as the last one and estimates the end from the mean time of all steps.
   void AddStep(const v1::StepRecord& step);
 
+  // The job goes on from that checkpoint; null: it begins.
+  void SetStart(const v1::Checkpoint* checkpoint);
+
+  // Committed checkpoints end a hold and the count of crashes. `best`: the job's best one.
+  void AddCheckpoint(const v1::Checkpoint& checkpoint, const std::string& best, absl::Time now);
+  // The job holds.
+  void AddCheckpointFailure(const v1::CheckpointFailure& failure, absl::Time now);
+  void AddEvaluation(const v1::EvaluationRecord& evaluation);
+  void SetStoppedEarly(bool stopped_early) { record_.job.set_stopped_early(stopped_early); }
+
+  // Paused, with its figures.
+  void Pause(absl::Time now);
+  // From PAUSED back into the queue.
+  void Resume(absl::Time now);
+  // Waits in the queue until it is resumed, or not any more.
+  void SetHeld(bool held, absl::Time now);
+  // Why it waits in the queue.
+  void SetReason(const v1::JobReason& reason, absl::Time now);
+
   // Makes it final.
   void End(v1::JobState state, const v1::JobReason& reason, absl::Time now);
 
-  // Back into the queue, from its start; `counts`: as the next attempt.
+  // Back into the queue; `counts`: as the next attempt, after a crash.
   void PutBack(const v1::JobReason& reason, bool counts, absl::Time now);
 
-  // Attempts are left after this one.
+  // Attempts from its newest checkpoint on are left after this one.
   bool CanRetry() const;
 
   // Something is to be saved.
@@ -51,12 +77,14 @@ class JobChange {
   absl::Status Save(JobStore& store);
 
  private:
+  v1::JobEvent& AddEvent(absl::Time now);
   void AddStateEvent(absl::Time now);
 
   JobRecord record_;
   std::vector<v1::JobEvent> events_;
   bool changed_ = false;
   absl::Time first_step_began_;
+  int64_t steps_before_ = -1;  // done before the first that was added; -1: none was added
 };
 
 // For PutBack and End.

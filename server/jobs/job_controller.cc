@@ -1,21 +1,16 @@
 #include "server/jobs/job_controller.h"
 
 #include <utility>
-#include <variant>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "runtime/base/mutex.h"
 #include "runtime/base/status_macros.h"
 #include "server/errors/errors.h"
+#include "server/jobs/job_controller_current.h"
 #include "server/jobs/scheduling_policy.h"
 
 namespace megatrain {
 namespace {
-
-// The phase of a job whose weights are complete on disk and become a version.
-constexpr char kPublishing[] = "publishing";
-// Another attempt would most likely stall too, and after as long.
-constexpr char kEngineStalled[] = "ENGINE_STALLED";
 
 v1::JobReason CancelledReason() {
   return MakeReason("CANCELLED_BY_USER", "the job was cancelled by a user");
@@ -27,66 +22,6 @@ std::string StateWord(v1::JobState state) {
 
 }  // namespace
 
-// Answers of the materials on their way to the controller's thread; outlives the controller as
-// long as an answer is out.
-class JobController::Inbox {
- public:
-  explicit Inbox(std::function<void()> wake) : wake_(std::move(wake)) {}
-
-  struct Answer {
-    int64_t number = 0;
-    absl::Status status;
-    JobMaterials::Prepared prepared;
-    std::string version;
-  };
-
-  void Put(Answer answer) {
-    MutexLock lock(&mutex_);
-    if (!closed_) {
-      answers_.push_back(std::move(answer));
-      wake_();
-    }
-  }
-
-  std::vector<Answer> TakeAll() {
-    MutexLock lock(&mutex_);
-    return std::exchange(answers_, {});
-  }
-
-  // No wake after this.
-  void Close() {
-    MutexLock lock(&mutex_);
-    closed_ = true;
-  }
-
- private:
-  const std::function<void()> wake_;
-  Mutex mutex_;
-  std::vector<Answer> answers_ ABSL_GUARDED_BY(mutex_);
-  bool closed_ ABSL_GUARDED_BY(mutex_) = false;
-};
-
-struct JobController::Current {
-  enum class Stage {
-    kReserved,    // chosen; to be prepared once that is saved
-    kPreparing,   // the materials work
-    kPrepared,    // to be started
-    kRunning,     // the engine works
-    kMustStop,    // the engine is to be stopped once that is saved
-    kStopping,    // the engine stops
-    kTrained,     // to be published once that is saved
-    kPublishing,  // the materials work
-    kEnded,       // final or back in the queue, once that is saved
-  };
-  enum class StopReason { kNone, kCancel, kDrain };
-
-  JobChange change;
-  Stage stage;
-  StopReason stop_reason = StopReason::kNone;
-  int64_t number = 0;  // of the preparation, run or publication that is out
-  JobMaterials::Prepared prepared;
-};
-
 JobController::JobController(const Parts& parts, std::function<void()> wake)
     : parts_(parts), wake_(std::move(wake)), inbox_(std::make_shared<Inbox>(wake_)) {}
 
@@ -97,15 +32,18 @@ absl::Status JobController::Tick(absl::Time now) {
     MT_RETURN_IF_ERROR(Recover(now));
     recovered_ = true;
   }
-  MT_ASSIGN_OR_RETURN(const std::vector<JobRecord> jobs, parts_.store.Active());
+  MT_ASSIGN_OR_RETURN(std::vector<JobRecord> jobs, parts_.store.Active());
+  MT_ASSIGN_OR_RETURN(const bool changed, TendWaiting(jobs, now));
+  if (changed) {
+    MT_ASSIGN_OR_RETURN(jobs, parts_.store.Active());
+  }
   parts_.observer.OnActiveJobs(jobs);
-  MT_RETURN_IF_ERROR(CancelWaiting(jobs, now));
   TakeAnswers(now);
-  TakeRunnerEvents(now);
-  TakeWish(jobs, now);
+  MT_RETURN_IF_ERROR(TakeRunnerEvents(now));
+  TakeWishes(jobs, now);
   TakeDrain(now);
-  StartNext(jobs, now);
-  MT_RETURN_IF_ERROR(Advance());
+  MT_RETURN_IF_ERROR(StartNext(jobs, now));
+  MT_RETURN_IF_ERROR(Advance(now));
   idle_ = current_ == nullptr;
   return absl::OkStatus();
 }
@@ -118,7 +56,7 @@ void JobController::Drain() {
 absl::Status JobController::Recover(absl::Time now) {
   MT_ASSIGN_OR_RETURN(const std::vector<JobRecord> jobs, parts_.store.Active());
   for (const JobRecord& record : jobs) {
-    if (record.job.state() != v1::JOB_STATE_QUEUED) {
+    if (record.job.state() != v1::JOB_STATE_QUEUED && record.job.state() != v1::JOB_STATE_PAUSED) {
       MT_RETURN_IF_ERROR(RecoverOne(record, now));
     }
   }
@@ -128,7 +66,7 @@ absl::Status JobController::Recover(absl::Time now) {
 absl::Status JobController::RecoverOne(const JobRecord& record, absl::Time now) {
   const v1::Job& job = record.job;
   JobChange change(record);
-  if (job.state() == v1::JOB_STATE_RUNNING && job.phase() == kPublishing) {
+  if (job.state() == v1::JOB_STATE_RUNNING && job.phase() == kPublishingPhase) {
     current_ = std::make_unique<Current>(
         Current{.change = std::move(change), .stage = Current::Stage::kTrained});
     return absl::OkStatus();
@@ -137,7 +75,7 @@ absl::Status JobController::RecoverOne(const JobRecord& record, absl::Time now) 
   const v1::JobReason reason = MakeReason(
       "SERVER_DIED",
       absl::StrCat("the server stopped without warning in attempt ", job.attempt(), " of the job"));
-  if (record.cancel_wished || job.state() == v1::JOB_STATE_CANCELLING) {
+  if (record.wishes.cancel || job.state() == v1::JOB_STATE_CANCELLING) {
     change.SetState(v1::JOB_STATE_CANCELLING, now);
     change.End(v1::JOB_STATE_CANCELLED, CancelledReason(), now);
   } else if (change.CanRetry()) {
@@ -147,211 +85,99 @@ absl::Status JobController::RecoverOne(const JobRecord& record, absl::Time now) 
   }
   Log(change.job(), now,
       absl::StrCat("after a restart of the server: ", StateWord(change.job().state())));
-  return Save(change);
-}
-
-absl::Status JobController::CancelWaiting(const std::vector<JobRecord>& jobs, absl::Time now) {
-  for (const JobRecord& record : jobs) {
-    const bool is_current =
-        current_ != nullptr && current_->change.job().name() == record.job.name();
-    if (record.cancel_wished && record.job.state() == v1::JOB_STATE_QUEUED && !is_current) {
-      JobChange change(record);
-      change.End(v1::JOB_STATE_CANCELLED, CancelledReason(), now);
-      Log(change.job(), now, "cancelled in the queue");
-      MT_RETURN_IF_ERROR(Save(change));
-    }
-  }
+  MT_RETURN_IF_ERROR(Save(change));
+  parts_.observer.OnRecovered(change.job());
   return absl::OkStatus();
 }
 
-void JobController::StartNext(const std::vector<JobRecord>& jobs, absl::Time now) {
+absl::StatusOr<bool> JobController::TendWaiting(const std::vector<JobRecord>& jobs,
+                                                absl::Time now) {
+  bool changed = false;
+  for (const JobRecord& record : jobs) {
+    if (current_ == nullptr || current_->change.job().name() != record.job.name()) {
+      MT_ASSIGN_OR_RETURN(const bool this_changed, TendOne(record, now));
+      changed = changed || this_changed;
+    }
+  }
+  return changed;
+}
+
+absl::StatusOr<bool> JobController::TendOne(const JobRecord& record, absl::Time now) {
+  const bool is_queued = record.job.state() == v1::JOB_STATE_QUEUED;
+  const bool is_paused = record.job.state() == v1::JOB_STATE_PAUSED;
+  JobChange change(record);
+  if (record.wishes.cancel && (is_queued || is_paused)) {
+    change.End(v1::JOB_STATE_CANCELLED, CancelledReason(), now);
+    Log(change.job(), now, is_paused ? "cancelled while paused" : "cancelled in the queue");
+  } else if (is_paused && !record.wishes.pause) {
+    change.Resume(now);
+    Log(change.job(), now, "resumed: waits in the queue");
+  } else if (is_queued && record.wishes.pause != record.job.held()) {
+    change.SetHeld(record.wishes.pause, now);
+    Log(change.job(), now, record.wishes.pause ? "held in the queue" : "resumed");
+  } else {
+    return false;
+  }
+  MT_RETURN_IF_ERROR(Save(change));
+  return true;
+}
+
+absl::Status JobController::StartNext(const std::vector<JobRecord>& jobs, absl::Time now) {
   if (current_ != nullptr || draining_ || !parts_.runner.Ready()) {
-    return;
+    return absl::OkStatus();
   }
   const int next = NextJob(jobs);
   if (next < 0) {
-    return;
+    return absl::OkStatus();
   }
   JobChange change(jobs[next]);
+  if (const absl::Status room = parts_.checkpoints.CheckRoom(change.job()); !room.ok()) {
+    if (change.job().reason().code() == ReasonOf(room)) {
+      return absl::OkStatus();
+    }
+    change.SetReason(MakeReason(ReasonOf(room), std::string(room.message())), now);
+    Log(change.job(), now, absl::StrCat("waits: ", std::string(room.message())));
+    return Save(change);
+  }
   change.SetState(v1::JOB_STATE_PREPARING, now);
   Log(change.job(), now, absl::StrCat("attempt ", change.job().attempt(), ": preparing"));
+  MT_RETURN_IF_ERROR(Save(change));  // else the next tick chooses anew
   current_ = std::make_unique<Current>(
       Current{.change = std::move(change), .stage = Current::Stage::kReserved});
+  return absl::OkStatus();
 }
 
-void JobController::TakeWish(const std::vector<JobRecord>& jobs, absl::Time now) {
-  using Stage = Current::Stage;
-  bool wished = false;
-  for (const JobRecord& record : jobs) {
-    wished = wished || (current_ != nullptr && record.cancel_wished &&
-                        record.job.name() == current_->change.job().name());
-  }
-  if (!wished || current_->stop_reason == Current::StopReason::kCancel) {
-    return;
-  }
-  switch (current_->stage) {
-    case Stage::kReserved:
-    case Stage::kPreparing:
-    case Stage::kPrepared:
-      parts_.materials.StopPreparing(current_->change.job().name());
-      EndCurrent(v1::JOB_STATE_CANCELLED, CancelledReason(), now);
-      return;
-    case Stage::kRunning:
-    case Stage::kMustStop:
-      current_->stage = Stage::kMustStop;
-      [[fallthrough]];
-    case Stage::kStopping:
-      current_->stop_reason = Current::StopReason::kCancel;
-      current_->change.SetState(v1::JOB_STATE_CANCELLING, now);
-      return;
-    case Stage::kTrained:
-    case Stage::kPublishing:
-    case Stage::kEnded:
-      return;  // too late, or for the next tick
-  }
-}
-
-void JobController::TakeDrain(absl::Time now) {
-  using Stage = Current::Stage;
-  if (!draining_ || current_ == nullptr) {
-    return;
-  }
-  switch (current_->stage) {
-    case Stage::kReserved:
-    case Stage::kPreparing:
-    case Stage::kPrepared:
-      parts_.materials.StopPreparing(current_->change.job().name());
-      PutBackCurrent(MakeReason("SERVER_STOPPED", "the server was stopped"), /*counts=*/false, now);
-      return;
-    case Stage::kRunning:
-      current_->stop_reason = Current::StopReason::kDrain;
-      current_->stage = Stage::kMustStop;
-      return;
-    default:
-      return;
-  }
-}
-
-void JobController::TakeAnswers(absl::Time now) {
-  using Stage = Current::Stage;
-  for (Inbox::Answer& answer : inbox_->TakeAll()) {
-    if (current_ == nullptr || answer.number != current_->number) {
-      continue;  // of a job that was cancelled meanwhile
-    }
-    const std::string code = ReasonOf(answer.status);
-    const std::string message(answer.status.message());
-    if (current_->stage == Stage::kPreparing) {
-      current_->prepared = std::move(answer.prepared);
-      current_->stage = Stage::kPrepared;
-      if (!answer.status.ok()) {
-        EndCurrent(v1::JOB_STATE_FAILED,
-                   MakeReason(code.empty() ? "PREPARATION_FAILED" : code, message), now);
-      }
-    } else if (current_->stage == Stage::kPublishing) {
-      current_->change.SetOutputVersion(answer.version);
-      EndCurrent(answer.status.ok() ? v1::JOB_STATE_SUCCEEDED : v1::JOB_STATE_FAILED,
-                 answer.status.ok()
-                     ? v1::JobReason()
-                     : MakeReason(code.empty() ? "OUTPUT_NOT_STORED" : code, message),
-                 now);
-    }
-  }
-}
-
-void JobController::TakeRunnerEvents(absl::Time now) {
-  using Stage = Current::Stage;
-  for (const RunnerEvent& event : parts_.runner.TakeEvents()) {
-    const auto is_open = [this] {
-      return current_->stage == Stage::kRunning || current_->stage == Stage::kMustStop ||
-             current_->stage == Stage::kStopping;
-    };
-    if (current_ == nullptr || event.run != current_->number || !is_open()) {
-      continue;
-    }
-    if (const auto* engine_event = std::get_if<engine::v1::RunJobEvent>(&event.kind)) {
-      TakeEngineEvent(*engine_event, now);
-    } else if (const auto* died = std::get_if<EngineDied>(&event.kind)) {
-      TakeRunEnd(died->reason, /*engine_died=*/true, now);
-    } else {
-      TakeRunEnd(MakeReason("ENGINE_STOPPED", "the engine stopped the job unasked"),
-                 /*engine_died=*/false, now);
-    }
-  }
-}
-
-void JobController::TakeEngineEvent(const engine::v1::RunJobEvent& event, absl::Time now) {
-  JobChange& change = current_->change;
-  switch (event.kind_case()) {
-    case engine::v1::RunJobEvent::kPhase:
-      change.SetPhase(event.phase(), now);
-      Log(change.job(), now, event.phase());
-      return;
-    case engine::v1::RunJobEvent::kStep:
-      change.AddStep(event.step());
-      parts_.observer.OnStep(change.job(), event.step());
-      return;
-    case engine::v1::RunJobEvent::kLogLine:
-      Log(change.job(), now, event.log_line());
-      return;
-    case engine::v1::RunJobEvent::kStarted:
-      change.SetStarted(event.started(), now);
-      if (change.job().state() == v1::JOB_STATE_PREPARING) {
-        change.SetState(v1::JOB_STATE_RUNNING, now);
-      }
-      return;
-    case engine::v1::RunJobEvent::kStreams:
-      change.SetPeakHostBytes(event.streams().peak_host_bytes());
-      parts_.observer.OnFigures(event.streams());
-      return;
-    case engine::v1::RunJobEvent::kFinished:
-      TakeTrained(event.finished().peak_host_bytes(), now);
-      return;
-    case engine::v1::RunJobEvent::kFailed:
-      TakeRunEnd(event.failed(), /*engine_died=*/false, now);
-      return;
-    case engine::v1::RunJobEvent::kCheckpoint:
-    case engine::v1::RunJobEvent::kCheckpointFailed:
-    case engine::v1::RunJobEvent::kEvaluation:
-    case engine::v1::RunJobEvent::kPaused:
-    case engine::v1::RunJobEvent::KIND_NOT_SET:
-      return;
-  }
-}
-
-void JobController::TakeTrained(int64_t peak_host_bytes, absl::Time now) {
-  if (current_->stop_reason == Current::StopReason::kCancel) {
-    TakeRunEnd(CancelledReason(), /*engine_died=*/false, now);
-    return;
-  }
-  JobChange& change = current_->change;
-  change.SetPeakHostBytes(peak_host_bytes);
-  if (change.job().state() != v1::JOB_STATE_RUNNING) {
-    change.SetState(v1::JOB_STATE_RUNNING, now);
-  }
-  change.SetPhase(kPublishing, now);
-  current_->stage = Current::Stage::kTrained;
-}
-
-void JobController::TakeRunEnd(const v1::JobReason& reason, bool engine_died, absl::Time now) {
-  if (current_->stop_reason == Current::StopReason::kCancel) {
-    EndCurrent(v1::JOB_STATE_CANCELLED, CancelledReason(), now);
-  } else if (current_->stop_reason == Current::StopReason::kDrain) {
-    PutBackCurrent(MakeReason("SERVER_STOPPED", "the server was stopped"), /*counts=*/false, now);
-  } else if (engine_died && reason.code() != kEngineStalled && current_->change.CanRetry()) {
-    PutBackCurrent(reason, /*counts=*/true, now);
-  } else {
-    EndCurrent(v1::JOB_STATE_FAILED, reason, now);
-  }
-}
-
-absl::Status JobController::Advance() {
+absl::Status JobController::Advance(absl::Time now) {
   while (current_ != nullptr) {
+    if (current_->stage == Current::Stage::kPrepared && parts_.runner.Ready()) {
+      MT_RETURN_IF_ERROR(ChooseStart(now));
+    }
     if (current_->change.changed()) {
       MT_RETURN_IF_ERROR(Save(current_->change));
     }
     if (!Act()) {
       return absl::OkStatus();
     }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status JobController::ChooseStart(absl::Time now) {
+  absl::StatusOr<std::optional<v1::Checkpoint>> start =
+      parts_.checkpoints.StartOf(current_->change.record());
+  if (absl::IsNotFound(start.status())) {
+    EndCurrent(v1::JOB_STATE_FAILED,
+               MakeReason("CHECKPOINT_GONE", std::string(start.status().message())), now);
+    return absl::OkStatus();
+  }
+  MT_RETURN_IF_ERROR(start.status());
+  current_->start = *std::move(start);
+  current_->change.SetStart(current_->start.has_value() ? &*current_->start : nullptr);
+  MT_ASSIGN_OR_RETURN(current_->checkpoint_folder,
+                      parts_.checkpoints.Folder(current_->change.job()));
+  current_->stage = Current::Stage::kChosen;
+  if (current_->start.has_value()) {
+    Log(current_->change.job(), now, absl::StrCat("goes on from ", current_->start->name()));
   }
   return absl::OkStatus();
 }
@@ -372,21 +198,15 @@ bool JobController::Act() {
                         .prepared = prepared.ok() ? *prepared : JobMaterials::Prepared()});
           });
       return false;
-    case Stage::kPrepared: {
-      if (!parts_.runner.Ready()) {
-        return false;
-      }
-      engine::v1::RunJobRequest request;
-      request.set_name(job.name());
-      *request.mutable_spec() = job.spec();
-      request.set_model_path(current_->prepared.model_path);
-      request.set_data_path(current_->prepared.data_path);
-      request.set_output_path(parts_.materials.OutputFolder(job));
-      current_->stage = Stage::kRunning;
-      current_->number = last_number_ = number;
-      parts_.runner.Start(number, request);
+    case Stage::kChosen:
+      StartRun();
       return false;
-    }
+    case Stage::kRunning:
+      if (current_->save.has_value()) {
+        parts_.runner.Save(current_->save->trigger, current_->save->then_stop);
+        current_->save.reset();
+      }
+      return false;
     case Stage::kMustStop:
       current_->stage = Stage::kStopping;
       parts_.runner.Stop();
@@ -407,6 +227,31 @@ bool JobController::Act() {
     default:
       return false;
   }
+}
+
+void JobController::StartRun() {
+  const v1::Job& job = current_->change.job();
+  engine::v1::RunJobRequest request;
+  request.set_name(job.name());
+  *request.mutable_spec() = job.spec();
+  request.set_model_path(current_->prepared.model_path);
+  request.set_model_fingerprint(current_->prepared.model_fingerprint);
+  request.set_data_path(current_->prepared.data_path);
+  request.set_data_fingerprint(current_->prepared.data_fingerprint);
+  request.set_evaluation_data_path(current_->prepared.evaluation_data_path);
+  request.set_evaluation_data_fingerprint(current_->prepared.evaluation_data_fingerprint);
+  request.set_output_path(parts_.materials.OutputFolder(job));
+  request.set_checkpoint_folder(current_->checkpoint_folder);
+  if (current_->start.has_value()) {
+    const bool weights_only =
+        job.fork_mode() == v1::FORK_MODE_WEIGHTS && current_->start->name() == job.forked_from();
+    (weights_only ? request.mutable_weights_checkpoint_path()
+                  : request.mutable_resume_checkpoint_path())
+        ->assign(current_->start->path());
+  }
+  current_->stage = Current::Stage::kRunning;
+  current_->number = ++last_number_;
+  parts_.runner.Start(current_->number, request);
 }
 
 void JobController::EndCurrent(v1::JobState state, const v1::JobReason& reason, absl::Time now) {

@@ -5,14 +5,17 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "server/jobs/job_change.h"
+#include "server/jobs/job_checkpoints.h"
 #include "server/jobs/job_log.h"
 #include "server/jobs/job_materials.h"
 #include "server/jobs/job_observer.h"
@@ -24,15 +27,17 @@ namespace megatrain {
 
 // One thread calls Tick; it runs one job at a time. Every change of state is in the store before
 // it has an effect outside, so that a new controller over the same store goes on where a killed
-// one stood: jobs that were under way wait again with one attempt more, or fail when that was the
-// last; a trained job is published without training it again. When the store cannot be written,
-// nothing is lost: the change is tried again by the next tick.
+// one stood: jobs that were under way wait again with one attempt more and go on from their newest
+// checkpoint, or fail when that was the last attempt from it; a trained job is published without
+// training it again. When the store cannot be written, nothing is lost: the change is tried again
+// by the next tick.
 class JobController {
  public:
   struct Parts {
     JobStore& store;
     JobRunner& runner;
     JobMaterials& materials;
+    JobCheckpoints& checkpoints;
     JobLog& log;
     JobObserver& observer;
   };
@@ -45,12 +50,12 @@ class JobController {
   JobController(const JobController&) = delete;
   JobController& operator=(const JobController&) = delete;
 
-  // Takes in what happened and what is wished, and acts. Blocks on the store and the log only.
-  // The result is that of the store, for the caller's log.
+  // Takes in what happened and what is wished, and acts. Blocks on the store, the log and names on
+  // the disk only. The result is that of the store, for the caller's log.
   absl::Status Tick(absl::Time now);
 
-  // From now on no job starts, and the one under way goes back into the queue, without an attempt
-  // more. Any thread.
+  // From now on no job starts, and the one under way saves its state and goes back into the queue,
+  // without an attempt more. Any thread.
   void Drain();
 
   // Nothing is under way. Any thread.
@@ -62,20 +67,34 @@ class JobController {
 
   absl::Status Recover(absl::Time now);
   absl::Status RecoverOne(const JobRecord& record, absl::Time now);
-  absl::Status CancelWaiting(const std::vector<JobRecord>& jobs, absl::Time now);
-  void StartNext(const std::vector<JobRecord>& jobs, absl::Time now);
+
+  // Jobs that nothing works on; true when one was changed.
+  absl::StatusOr<bool> TendWaiting(const std::vector<JobRecord>& jobs, absl::Time now);
+  absl::StatusOr<bool> TendOne(const JobRecord& record, absl::Time now);
+  absl::Status StartNext(const std::vector<JobRecord>& jobs, absl::Time now);
 
   // News of the current job: each changes `current_`, which Advance then saves and acts on.
-  void TakeWish(const std::vector<JobRecord>& jobs, absl::Time now);
+  void TakeWishes(const std::vector<JobRecord>& jobs, absl::Time now);
+  void TakeCancel(absl::Time now);
   void TakeDrain(absl::Time now);
+  void TakePause(absl::Time now);
+  void TakeSave();
+  void StopWithState(v1::CheckpointTrigger trigger, absl::Time now);
   void TakeAnswers(absl::Time now);
-  void TakeRunnerEvents(absl::Time now);
-  void TakeEngineEvent(const engine::v1::RunJobEvent& event, absl::Time now);
-  void TakeTrained(int64_t peak_host_bytes, absl::Time now);
+  absl::Status TakeRunnerEvents(absl::Time now);
+  absl::Status TakeRunnerEvent(const RunnerEvent& event, absl::Time now);
+  absl::Status TakeEngineEvent(const engine::v1::RunJobEvent& event, absl::Time now);
+  absl::Status TakeCheckpoint(const engine::v1::CheckpointSaved& saved, absl::Time now);
+  void TakeCheckpointFailure(const v1::CheckpointFailure& failure, absl::Time now);
+  void TakePaused(absl::Time now);
+  void TakeTrained(const engine::v1::Finished& finished, absl::Time now);
+  absl::Status TakeFailed(const v1::JobReason& reason, absl::Time now);
   void TakeRunEnd(const v1::JobReason& reason, bool engine_died, absl::Time now);
 
-  absl::Status Advance();
+  absl::Status Advance(absl::Time now);
+  absl::Status ChooseStart(absl::Time now);
   bool Act();  // true: the stage changed, and there may be more to do
+  void StartRun();
   void EndCurrent(v1::JobState state, const v1::JobReason& reason, absl::Time now);
   void PutBackCurrent(const v1::JobReason& reason, bool counts, absl::Time now);
   absl::Status Save(JobChange& change);
@@ -85,6 +104,7 @@ class JobController {
   const std::function<void()> wake_;
   const std::shared_ptr<Inbox> inbox_;
   std::unique_ptr<Current> current_;  // the job under way
+  std::deque<RunnerEvent> events_;    // of the runner, not taken in yet
   bool recovered_ = false;
   int64_t last_number_ = 0;  // of a preparation, a run or a publication
   std::atomic<bool> draining_ = false;

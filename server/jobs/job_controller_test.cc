@@ -5,12 +5,14 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/base/posix_file_system.h"
 #include "runtime/base/virtual_clock.h"
 #include "server/errors/errors.h"
 #include "server/jobs/memory_job_store.h"
+#include "server/jobs/scripted_job_checkpoints.h"
 #include "server/jobs/scripted_job_materials.h"
 #include "server/jobs/scripted_job_runner.h"
 #include "server/resources/timestamp.h"
@@ -26,12 +28,19 @@ class RecordingObserver final : public JobObserver {
   void OnChange(const v1::Job&) override { ++changes; }
   void OnLog(const v1::Job&) override {}
   void OnStep(const v1::Job&, const v1::StepRecord&) override { ++steps; }
+  void OnCheckpoint(const v1::Job&, const engine::v1::CheckpointSaved&) override { ++checkpoints; }
+  void OnCheckpointFailure(const v1::Job&, const v1::CheckpointFailure&) override {}
+  void OnEvaluation(const v1::Job&, const v1::EvaluationRecord&) override {}
+  void OnDrained(const v1::Job&) override { ++drained; }
+  void OnRecovered(const v1::Job&) override {}
   void OnEnd(const v1::Job& job) override { ended.push_back(job.state()); }
   void OnFigures(const engine::v1::StreamFigures&) override {}
   void OnActiveJobs(const std::vector<JobRecord>&) override {}
 
   int changes = 0;
   int steps = 0;
+  int checkpoints = 0;
+  int drained = 0;
   std::vector<v1::JobState> ended;
 };
 
@@ -44,8 +53,11 @@ class JobControllerTest : public ::testing::Test {
     controller_.reset();
     runner_ = std::make_unique<ScriptedJobRunner>();
     materials_ = std::make_unique<ScriptedJobMaterials>(disk_);
+    checkpoints_ =
+        std::make_unique<ScriptedJobCheckpoints>(checkpoint_disk_, [] { return absl::OkStatus(); });
+    checkpoints_->Reconcile();
     controller_ = std::make_unique<JobController>(
-        JobController::Parts{store_, *runner_, *materials_, log_, observer_}, [] {});
+        JobController::Parts{store_, *runner_, *materials_, *checkpoints_, log_, observer_}, [] {});
   }
 
   void Accept(const std::string& id, int max_attempts = 2) {
@@ -59,7 +71,18 @@ class JobControllerTest : public ::testing::Test {
   }
 
   void Cancel(const std::string& id) {
-    ASSERT_TRUE(store_.WishCancel({"CancelJob", "", ""}, "jobs/" + id).ok());
+    ASSERT_TRUE(store_.RecordWish({"CancelJob", "", ""}, "jobs/" + id, JobWish()).ok());
+  }
+
+  void Wish(const std::string& id, JobWish::Kind kind) {
+    ASSERT_TRUE(store_.RecordWish({"Wish", "", ""}, "jobs/" + id, {.kind = kind}).ok());
+  }
+
+  // The engine commits a checkpoint of the running job.
+  void EngineSaves(const std::string& id, int64_t step) {
+    const std::string checkpoint = absl::StrCat("step-0000000", step);
+    checkpoint_disk_.folders["jobs/" + id][checkpoint] = step;
+    runner_->EmitCheckpoint(checkpoint, step);
   }
 
   void Tick() {
@@ -96,6 +119,8 @@ class JobControllerTest : public ::testing::Test {
   RecordingObserver observer_;
   std::unique_ptr<ScriptedJobRunner> runner_;
   std::unique_ptr<ScriptedJobMaterials> materials_;
+  ScriptedCheckpointDisk checkpoint_disk_;
+  std::unique_ptr<ScriptedJobCheckpoints> checkpoints_;
   std::unique_ptr<JobController> controller_;
 };
 
@@ -257,16 +282,166 @@ TEST_F(JobControllerTest, DrainPutsTheRunningJobBackWithoutAnAttemptMore) {
   TickUntilRunning("a");
   controller_->Drain();
   Tick();
-  EXPECT_TRUE(runner_->stop_asked);
+  EXPECT_EQ(Get("a").state(), v1::JOB_STATE_PAUSING);
+  EXPECT_EQ(runner_->save_asked->trigger, v1::CHECKPOINT_TRIGGER_DRAIN);
+  EXPECT_TRUE(runner_->save_asked->then_stop);
   EXPECT_FALSE(controller_->Idle());
-  runner_->ReportStopped();
+  EngineSaves("a", 3);
+  runner_->Pause("step-00000003");
   Tick();
   EXPECT_TRUE(controller_->Idle());
+  EXPECT_EQ(observer_.drained, 1);
   EXPECT_EQ(Get("a").state(), v1::JOB_STATE_QUEUED);
   EXPECT_EQ(Get("a").attempt(), 1);
   Tick();
   EXPECT_EQ(Get("a").state(), v1::JOB_STATE_QUEUED);
   Restart();
+  TickUntilRunning("a");
+  EXPECT_EQ(runner_->running->resume_checkpoint_path(), "/jobs/a/checkpoints/step-00000003");
+}
+
+TEST_F(JobControllerTest, DrainOfAJobThatHoldsStopsIt) {
+  Accept("a");
+  TickUntilRunning("a");
+  controller_->Drain();
+  Tick();
+  runner_->EmitCheckpointFailure("DISK_FULL");
+  Tick();
+  EXPECT_TRUE(runner_->stop_asked);
+  runner_->ReportStopped();
+  Tick();
+  EXPECT_EQ(Get("a").state(), v1::JOB_STATE_QUEUED);
+  EXPECT_EQ(Get("a").attempt(), 1);
+}
+
+TEST_F(JobControllerTest, AJobIsPausedWithItsStateAndGoesOnFromIt) {
+  Accept("a");
+  Accept("b");
+  TickUntilRunning("a");
+  Wish("a", JobWish::Kind::kPause);
+  Tick();
+  EXPECT_EQ(Get("a").state(), v1::JOB_STATE_PAUSING);
+  EXPECT_EQ(runner_->save_asked->trigger, v1::CHECKPOINT_TRIGGER_PAUSE);
+  EngineSaves("a", 3);
+  runner_->Pause("step-00000003");
+  Tick();
+  EXPECT_EQ(Get("a").state(), v1::JOB_STATE_PAUSED);
+  EXPECT_EQ(Get("a").last_checkpoint(), "jobs/a/checkpoints/step-00000003");
+  TickUntilRunning("b");  // the engine is free
+  Wish("a", JobWish::Kind::kResume);
+  Tick();
+  EXPECT_EQ(Get("a").state(), v1::JOB_STATE_QUEUED);
+  FinishRun("b");
+  materials_->Answer();
+  Tick();
+  TickUntilRunning("a");
+  EXPECT_EQ(Get("a").attempt(), 1);
+  EXPECT_EQ(Get("a").resumed_from(), "jobs/a/checkpoints/step-00000003");
+  EXPECT_EQ(runner_->running->resume_checkpoint_path(), "/jobs/a/checkpoints/step-00000003");
+}
+
+TEST_F(JobControllerTest, AJobThatWaitsOrIsPreparedIsHeld) {
+  Accept("a");
+  Accept("b");
+  Wish("b", JobWish::Kind::kPause);
+  Tick();
+  EXPECT_TRUE(Get("b").held());
+  Wish("a", JobWish::Kind::kPause);
+  Tick();
+  EXPECT_EQ(Get("a").state(), v1::JOB_STATE_QUEUED);
+  Tick();
+  EXPECT_TRUE(Get("a").held());
+  EXPECT_TRUE(controller_->Idle());
+  Wish("b", JobWish::Kind::kResume);
+  Tick();
+  EXPECT_FALSE(Get("b").held());
+  TickUntilRunning("b");
+}
+
+TEST_F(JobControllerTest, APausedJobIsCancelled) {
+  Accept("a");
+  TickUntilRunning("a");
+  Wish("a", JobWish::Kind::kPause);
+  Tick();
+  EngineSaves("a", 3);
+  runner_->Pause("step-00000003");
+  Tick();
+  Cancel("a");
+  Tick();
+  EXPECT_EQ(Get("a").state(), v1::JOB_STATE_CANCELLED);
+}
+
+TEST_F(JobControllerTest, AJobWhoseSaveFailsHoldsUntilItIsSaved) {
+  Accept("a");
+  TickUntilRunning("a");
+  runner_->EmitCheckpointFailure("DISK_FULL");
+  Tick();
+  EXPECT_EQ(Get("a").state(), v1::JOB_STATE_RUNNING);
+  EXPECT_EQ(Get("a").phase(), "holding");
+  EXPECT_EQ(Get("a").reason().code(), "DISK_FULL");
+  EXPECT_FALSE(runner_->save_asked.has_value());
+  Wish("a", JobWish::Kind::kResume);
+  Tick();
+  EXPECT_EQ(runner_->save_asked->trigger, v1::CHECKPOINT_TRIGGER_MANUAL);
+  EXPECT_FALSE(runner_->save_asked->then_stop);
+  EngineSaves("a", 3);
+  Tick();
+  EXPECT_EQ(Get("a").phase(), "");
+  EXPECT_FALSE(Get("a").has_reason());
+  EXPECT_EQ(observer_.checkpoints, 1);
+}
+
+TEST_F(JobControllerTest, ASaveIsAskedForOnce) {
+  Accept("a");
+  TickUntilRunning("a");
+  Wish("a", JobWish::Kind::kSave);
+  Tick();
+  EXPECT_EQ(runner_->save_asked->trigger, v1::CHECKPOINT_TRIGGER_MANUAL);
+  runner_->save_asked.reset();
+  Tick();
+  EXPECT_FALSE(runner_->save_asked.has_value());
+}
+
+TEST_F(JobControllerTest, ADamagedCheckpointIsPassedOver) {
+  Accept("a");
+  TickUntilRunning("a");
+  EngineSaves("a", 3);
+  EngineSaves("a", 6);
+  runner_->Die("killed by signal 9");
+  Tick();
+  TickUntilRunning("a");
+  EXPECT_EQ(runner_->running->resume_checkpoint_path(), "/jobs/a/checkpoints/step-00000006");
+  runner_->Fail("CHECKPOINT_CORRUPT", "adam_m.bin: bytes 0 to 7");
+  Tick();
+  EXPECT_EQ(Get("a").attempt(), 2) << "it is no crash";
+  TickUntilRunning("a");
+  EXPECT_EQ(runner_->running->resume_checkpoint_path(), "/jobs/a/checkpoints/step-00000003");
+}
+
+TEST_F(JobControllerTest, CrashesAreCountedFromTheNewestCheckpointOn) {
+  Accept("a", /*max_attempts=*/2);
+  for (int i = 1; i <= 4; ++i) {
+    TickUntilRunning("a");
+    EngineSaves("a", i);
+    runner_->Die("killed by signal 9");
+    Tick();
+    EXPECT_EQ(Get("a").state(), v1::JOB_STATE_QUEUED);
+  }
+  TickUntilRunning("a");
+  runner_->Die("killed by signal 9");
+  Tick();
+  EXPECT_EQ(Get("a").state(), v1::JOB_STATE_FAILED) << "twice at the same step";
+  EXPECT_EQ(Get("a").attempt(), 5);
+}
+
+TEST_F(JobControllerTest, AJobWaitsForRoomForItsCheckpoint) {
+  Accept("a");
+  checkpoints_->room = WithReason(absl::ResourceExhaustedError("7 bytes"), "DISK_SPACE_EXCEEDED");
+  Tick();
+  Tick();
+  EXPECT_EQ(Get("a").state(), v1::JOB_STATE_QUEUED);
+  EXPECT_EQ(Get("a").reason().code(), "DISK_SPACE_EXCEEDED");
+  checkpoints_->room = absl::OkStatus();
   TickUntilRunning("a");
 }
 

@@ -20,7 +20,11 @@ class JobMaterials {
   // What the engine reads.
   struct Prepared {
     std::string model_path;  // a Hugging Face folder
-    std::string data_path;   // a folder of token shards
+    std::string model_fingerprint;
+    std::string data_path;  // a folder of token shards
+    std::string data_fingerprint;
+    std::string evaluation_data_path;  // the same of spec.evaluation.dataset; empty without one
+    std::string evaluation_data_fingerprint;
   };
   using PreparedCallback = std::function<void(absl::StatusOr<Prepared>)>;
 

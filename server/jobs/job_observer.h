@@ -26,6 +26,21 @@ class JobObserver {
   // A step ended.
   virtual void OnStep(const v1::Job& job, const v1::StepRecord& step) = 0;
 
+  // A checkpoint was committed.
+  virtual void OnCheckpoint(const v1::Job& job, const engine::v1::CheckpointSaved& saved) = 0;
+
+  // A checkpoint could not be written.
+  virtual void OnCheckpointFailure(const v1::Job& job, const v1::CheckpointFailure& failure) = 0;
+
+  // An evaluation ended.
+  virtual void OnEvaluation(const v1::Job& job, const v1::EvaluationRecord& evaluation) = 0;
+
+  // The running job was put back with its state saved, since the server stops.
+  virtual void OnDrained(const v1::Job& job) = 0;
+
+  // After an unclean stop of the server the job waits again, or failed.
+  virtual void OnRecovered(const v1::Job& job) = 0;
+
   // The job became final.
   virtual void OnEnd(const v1::Job& job) = 0;
 

@@ -10,14 +10,31 @@
 
 namespace megatrain {
 
+// What users wish of a job: recorded by the handlers of their calls, acted on by the controller,
+// which never changes it. So a wish cannot be lost between the two.
+struct JobWishes {
+  bool cancel = false;
+  // It is to be paused or held as long as this stands.
+  bool pause = false;
+  // Saves asked for so far.
+  int64_t save_count = 0;
+  // The checkpoint to go on from; holds until there is one with a number above
+  // `start_after_number`. Empty: the newest.
+  std::string start_checkpoint;
+  int64_t start_after_number = 0;
+};
+
 // A job with what clients do not see.
 struct JobRecord {
   // As clients get it, but for queue_position. The store sets etag.
   v1::Job job;
   // Place in the order of acceptance, from 1; the store's.
   int64_t acceptance = 0;
-  // A user wishes its end.
-  bool cancel_wished = false;
+  JobWishes wishes;
+  // Of `wishes.save_count`, those that the engine was asked for; the controller's.
+  int64_t saves_asked = 0;
+  // Times that the job was put back by a crash since its newest checkpoint; the controller's.
+  int32_t crash_count = 0;
   // Of its newest event; 0 before the first.
   int64_t last_sequence = 0;
 };
@@ -30,6 +47,11 @@ inline bool IsFinal(v1::JobState state) {
 
 // "addition" of "jobs/addition".
 inline std::string JobIdOf(const v1::Job& job) { return job.name().substr(sizeof("jobs/") - 1); }
+
+// "jobs/a" of "jobs/a/checkpoints/step-00000120".
+inline std::string JobOfCheckpoint(const std::string& name) {
+  return name.substr(0, name.find("/checkpoints/"));
+}
 
 }  // namespace megatrain
 

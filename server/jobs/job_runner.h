@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "megatrain/engine/v1/engine.pb.h"
+#include "megatrain/v1/checkpoint.pb.h"
 #include "megatrain/v1/job.pb.h"
 
 namespace megatrain {
@@ -28,8 +29,8 @@ struct RunnerEvent {
   std::variant<engine::v1::RunJobEvent, RunStopped, EngineDied> kind;
 };
 
-// Thread-safe. One run at a time: from Start to its last event, which is the engine's `finished`
-// or `failed`, RunStopped or EngineDied. Calls return at once.
+// Thread-safe. One run at a time: from Start to its last event, which is the engine's `finished`,
+// `failed` or `paused`, RunStopped or EngineDied. Calls return at once.
 class JobRunner {
  public:
   virtual ~JobRunner() = default;
@@ -39,6 +40,11 @@ class JobRunner {
 
   // Starts a run under a number that no other run had.
   virtual void Start(int64_t run, const engine::v1::RunJobRequest& request) = 0;
+
+  // Asks the run to save its state after the step under way, and with `then_stop` to end so: its
+  // last event is then `paused`. Of a run that holds since a save failed, to try again. Makes sense
+  // once the run has told of its start; one that is at its end takes no notice.
+  virtual void Save(v1::CheckpointTrigger trigger, bool then_stop) = 0;
 
   // Asks the run to end. Its last event comes all the same, and can still be `finished`.
   virtual void Stop() = 0;

@@ -1,6 +1,7 @@
 // The whole life of jobs under random clients, engines that die, disks that fill and a daemon that
 // is killed at any write, in virtual time. What must hold is checked at every write and tick.
 
+#include <algorithm>
 #include <cstdlib>
 #include <iostream>
 #include <map>
@@ -18,6 +19,7 @@
 #include "server/jobs/crashing_job_store.h"
 #include "server/jobs/job_controller.h"
 #include "server/jobs/memory_job_store.h"
+#include "server/jobs/scripted_job_checkpoints.h"
 #include "server/jobs/scripted_job_materials.h"
 #include "server/jobs/scripted_job_runner.h"
 
@@ -28,6 +30,7 @@ constexpr int kSeeds = 1000;
 constexpr int kTicksWithFaults = 150;
 constexpr int kTicksToEnd = 1000;
 constexpr int kMaxAttempts = 3;
+constexpr int64_t kSteps = 5;
 
 // The table of states in the API's documentation; a job that is put back is in it too.
 bool MayFollow(v1::JobState from, v1::JobState to) {
@@ -38,7 +41,11 @@ bool MayFollow(v1::JobState from, v1::JobState to) {
         v1::JOB_STATE_CANCELLING}},
       {v1::JOB_STATE_RUNNING,
        {v1::JOB_STATE_SUCCEEDED, v1::JOB_STATE_FAILED, v1::JOB_STATE_CANCELLING,
-        v1::JOB_STATE_QUEUED}},
+        v1::JOB_STATE_QUEUED, v1::JOB_STATE_PAUSING}},
+      {v1::JOB_STATE_PAUSING,
+       {v1::JOB_STATE_PAUSED, v1::JOB_STATE_QUEUED, v1::JOB_STATE_RUNNING, v1::JOB_STATE_FAILED,
+        v1::JOB_STATE_CANCELLING}},
+      {v1::JOB_STATE_PAUSED, {v1::JOB_STATE_QUEUED, v1::JOB_STATE_CANCELLED}},
       {v1::JOB_STATE_CANCELLING, {v1::JOB_STATE_CANCELLED}}};
   if (from == to) {
     return !IsFinal(from);
@@ -52,6 +59,11 @@ class QuietObserver final : public JobObserver {
   void OnChange(const v1::Job&) override {}
   void OnLog(const v1::Job&) override {}
   void OnStep(const v1::Job&, const v1::StepRecord&) override {}
+  void OnCheckpoint(const v1::Job&, const engine::v1::CheckpointSaved&) override {}
+  void OnCheckpointFailure(const v1::Job&, const v1::CheckpointFailure&) override {}
+  void OnEvaluation(const v1::Job&, const v1::EvaluationRecord&) override {}
+  void OnDrained(const v1::Job&) override {}
+  void OnRecovered(const v1::Job&) override {}
   void OnEnd(const v1::Job&) override {}
   void OnFigures(const engine::v1::StreamFigures&) override {}
   void OnActiveJobs(const std::vector<JobRecord>&) override {}
@@ -100,6 +112,9 @@ class Simulation {
     Boot();
     int ticks = 0;
     while (HasActiveJobs() && ++ticks < kTicksToEnd) {
+      if (ticks % 20 == 1) {
+        ResumeAll();
+      }
       OneTick();
     }
     CheckEnd();
@@ -117,9 +132,34 @@ class Simulation {
                const std::vector<v1::JobEvent>& events) { CheckUpdate(before, after, events); });
     runner_ = std::make_unique<ScriptedJobRunner>();
     materials_ = std::make_unique<ScriptedJobMaterials>(disk_);
+    checkpoints_ = std::make_unique<ScriptedJobCheckpoints>(
+        checkpoint_disk_, [this] { return WriteCheckpointRow(); });
+    checkpoints_->Reconcile();
     controller_ = std::make_unique<JobController>(
-        JobController::Parts{*store_, *runner_, *materials_, log_, observer_}, [] {});
+        JobController::Parts{*store_, *runner_, *materials_, *checkpoints_, log_, observer_},
+        [] {});
     draining_ = false;
+    checkpoint_store_crashed_ = false;
+  }
+
+  // A crash here is one of the whole process, but the row may be there or not.
+  absl::Status WriteCheckpointRow() {
+    if (checkpoint_store_crashed_ || store_->crashed()) {
+      return absl::UnavailableError("the process is gone");
+    }
+    switch (NextFate()) {
+      case WriteFate::kDiskFull:
+        return absl::ResourceExhaustedError("disk full");
+      case WriteFate::kCrashBefore:
+        checkpoint_store_crashed_ = true;
+        return absl::UnavailableError("the process is gone");
+      case WriteFate::kCrashAfter:
+        checkpoint_store_crashed_ = true;  // the next tick is none of this process any more
+        return absl::OkStatus();
+      case WriteFate::kWorks:
+        break;
+    }
+    return absl::OkStatus();
   }
 
   WriteFate NextFate() {
@@ -149,9 +189,22 @@ class Simulation {
         pending_.clear();
       }
     }
-    if (created_ > 0 && Chance(8)) {
+    if (created_ > 0 && Chance(16)) {
       const std::string name = absl::StrCat("jobs/job-", 1 + random_() % created_);
-      store_->WishCancel({"CancelJob", "", ""}, name).IgnoreError();
+      using Kind = JobWish::Kind;
+      static constexpr Kind kKinds[] = {Kind::kCancel, Kind::kCancel, Kind::kPause,
+                                        Kind::kResume, Kind::kResume, Kind::kSave};
+      store_->RecordWish({"Wish", "", ""}, name, {.kind = kKinds[random_() % 6]})
+          .status()
+          .IgnoreError();
+    }
+  }
+
+  void ResumeAll() {
+    const auto active = disk_store_.Active();
+    for (const JobRecord& record : *active) {
+      const JobWish wish{.kind = JobWish::Kind::kResume};
+      disk_store_.RecordWish({"Wish", "", ""}, record.job.name(), wish).status().IgnoreError();
     }
   }
 
@@ -168,7 +221,8 @@ class Simulation {
     WorkOnEngine();
     const absl::Status status = controller_->Tick(clock_.WallNow());
     EXPECT_TRUE(status.ok() || faults_) << status;
-    if (store_->crashed() || (draining_ && controller_->Idle() && Chance(30))) {
+    if (store_->crashed() || checkpoint_store_crashed_ ||
+        (draining_ && controller_->Idle() && Chance(30))) {
       Boot();
     }
     CheckTick();
@@ -201,15 +255,57 @@ class Simulation {
     } else if (faults_ && Chance(3)) {
       runner_->Fail("NONFINITE", "layer 3");
     } else if (!started_) {
-      runner_->EmitStarted(5);
-      started_ = true;
-    } else if (Chance(70)) {
-      v1::StepRecord step;
-      step.set_step(1);
-      runner_->EmitStep(step);
+      StartEngine(name);
     } else {
+      WorkOnSteps(name);
+    }
+  }
+
+  void StartEngine(const std::string& name) {
+    const std::string path = runner_->running->resume_checkpoint_path();
+    int64_t newest = 0;
+    for (const v1::Checkpoint& row : checkpoint_disk_.rows[name]) {
+      newest = std::max(newest, row.step());
+    }
+    engine_step_ = path.empty() ? 0 : std::stoll(path.substr(path.rfind('-') + 1));
+    EXPECT_EQ(engine_step_, newest) << name << " lost work";
+    holds_ = false;
+    started_ = true;
+    runner_->EmitStarted(kSteps);
+  }
+
+  void WorkOnSteps(const std::string& name) {
+    const bool asked = runner_->save_asked.has_value();
+    if ((asked && Chance(60)) || (!holds_ && Chance(15))) {
+      SaveInEngine(name);
+    } else if (holds_) {
+      return;
+    } else if (engine_step_ < kSteps) {
+      v1::StepRecord step;
+      step.set_step(++engine_step_);
+      runner_->EmitStep(step);
+    } else if (!asked) {
       disk_.output_folders.insert(runner_->running->output_path());
       runner_->Finish();
+    }
+  }
+
+  void SaveInEngine(const std::string& name) {
+    holds_ = faults_ && Chance(20);
+    if (holds_) {
+      runner_->EmitCheckpointFailure("DISK_FULL");
+      if (runner_->save_asked.has_value() && !runner_->save_asked->then_stop) {
+        runner_->save_asked.reset();
+      }
+      return;
+    }
+    const std::string id = absl::StrCat("step-", engine_step_);
+    checkpoint_disk_.folders[name][id] = engine_step_;
+    runner_->EmitCheckpoint(id, engine_step_);
+    const bool stops = runner_->save_asked.has_value() && runner_->save_asked->then_stop;
+    runner_->save_asked.reset();
+    if (stops) {
+      runner_->Pause(id);
     }
   }
 
@@ -224,14 +320,19 @@ class Simulation {
             << v1::JobState_Name(event.state_change().state());
         state = event.state_change().state();
       }
+      if (event.has_checkpoint()) {
+        attempt_of_checkpoint_[after.name()] = before.job.attempt();
+      }
     }
     EXPECT_EQ(state, after.state());
     EXPECT_GE(after.attempt(), before.job.attempt());
-    EXPECT_LE(after.attempt(), kMaxAttempts);
+    const int base = std::max(attempt_of_checkpoint_[after.name()], 1);
+    EXPECT_LT(after.attempt() - base, kMaxAttempts) << after.name() << " is tried for ever";
     if (before.job.state() == v1::JOB_STATE_QUEUED && after.state() == v1::JOB_STATE_PREPARING) {
       const auto others = disk_store_.Active();
       for (const JobRecord& other : *others) {
-        EXPECT_FALSE(other.acceptance < before.acceptance && !other.cancel_wished &&
+        EXPECT_FALSE(other.acceptance < before.acceptance && !other.wishes.cancel &&
+                     !other.wishes.pause && !other.job.held() &&
                      other.job.state() == v1::JOB_STATE_QUEUED)
             << after.name() << " passed " << other.job.name();
       }
@@ -241,7 +342,7 @@ class Simulation {
       EXPECT_NE(after.output_version(), "");
     }
     if (after.state() == v1::JOB_STATE_CANCELLED) {
-      EXPECT_TRUE(before.cancel_wished) << after.name() << " was cancelled by nobody";
+      EXPECT_TRUE(before.wishes.cancel) << after.name() << " was cancelled by nobody";
     }
     if (after.state() == v1::JOB_STATE_FAILED) {
       EXPECT_NE(after.reason().code(), "");
@@ -252,7 +353,10 @@ class Simulation {
     int under_way = 0;
     const auto active = disk_store_.Active();
     for (const JobRecord& record : *active) {
-      under_way += record.job.state() == v1::JOB_STATE_QUEUED ? 0 : 1;
+      under_way +=
+          record.job.state() == v1::JOB_STATE_QUEUED || record.job.state() == v1::JOB_STATE_PAUSED
+              ? 0
+              : 1;
     }
     EXPECT_LE(under_way, 1);
   }
@@ -283,6 +387,10 @@ class Simulation {
   int created_ = 0;
   std::string pending_;  // a job that the client asks for until it is accepted
   std::set<std::string> accepted_;
+  int64_t engine_step_ = 0;
+  bool holds_ = false;
+  bool checkpoint_store_crashed_ = false;
+  std::map<std::string, int> attempt_of_checkpoint_;
 
   VirtualClock clock_;
   MemoryJobStore disk_store_;
@@ -293,6 +401,8 @@ class Simulation {
   std::unique_ptr<CrashingJobStore> store_;
   std::unique_ptr<ScriptedJobRunner> runner_;
   std::unique_ptr<ScriptedJobMaterials> materials_;
+  ScriptedCheckpointDisk checkpoint_disk_;
+  std::unique_ptr<ScriptedJobCheckpoints> checkpoints_;
   std::unique_ptr<JobController> controller_;
 };
 

@@ -14,6 +14,7 @@
 #include "megatrain/v1/job_service.pb.h"
 #include "server/database/request_key.h"
 #include "server/jobs/job_record.h"
+#include "server/jobs/job_wish.h"
 
 namespace megatrain {
 
@@ -48,21 +49,19 @@ class JobStore {
   // Every job that is not final, in the order of acceptance.
   virtual absl::StatusOr<std::vector<JobRecord>> Active() = 0;
 
-  // Records the wish that a job ends, once by `key`. NOT_FOUND; FAILED_PRECONDITION with the
-  // reason JOB_ENDED when it is final and was not ended by a cancel.
-  virtual absl::Status WishCancel(const RequestKey& key, const std::string& name) = 0;
+  // Records a wish, once by `key`, and gives the sequence of the job's newest event then.
+  // NOT_FOUND; else as ApplyWish.
+  virtual absl::StatusOr<int64_t> RecordWish(const RequestKey& key, const std::string& name,
+                                             const JobWish& wish) = 0;
 
-  // Writes the job of `record` and appends `events`, whose sequences the store sets; the wish is
-  // left as it is. NOT_FOUND when the job does not exist.
+  // Writes `record` but for its wishes, which are left as they are, and appends `events`, whose
+  // sequences the store sets. NOT_FOUND when the job does not exist.
   virtual absl::Status Update(const JobRecord& record, std::vector<v1::JobEvent> events) = 0;
 
   // At most `limit` events with a sequence above `after_sequence`, oldest first.
   virtual absl::StatusOr<std::vector<v1::JobEvent>> Events(const std::string& name,
                                                            int64_t after_sequence, int limit) = 0;
 };
-
-// Whether a cancel of a job in `state` makes sense: OK, or the FAILED_PRECONDITION of WishCancel.
-absl::Status CheckCancellable(const v1::Job& job);
 
 }  // namespace megatrain
 

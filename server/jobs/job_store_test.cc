@@ -33,7 +33,8 @@ OpenStore OpenMemory(const std::string&, const Clock&) {
 }
 
 OpenStore OpenSqlite(const std::string& path, const Clock& clock) {
-  auto database = Database::Open(path, {RequestLogMigration(), JobStoreMigration()});
+  auto database =
+      Database::Open(path, {RequestLogMigration(), JobStoreMigration(), JobWishMigration()});
   EXPECT_TRUE(database.ok()) << database.status();
   auto store = std::make_unique<SqliteJobStore>(**database, clock);
   return {*std::move(database), std::move(store)};
@@ -156,10 +157,10 @@ TEST_P(JobStoreTest, ListsNewestFirstByPagesAndStates) {
 TEST_P(JobStoreTest, AnUpdateLeavesTheWishAndChangesTheEtag) {
   Create("a");
   JobRecord record = Get("a");
-  ASSERT_TRUE(store().WishCancel({"CancelJob", "", ""}, "jobs/a").ok());
+  ASSERT_TRUE(store().RecordWish({"CancelJob", "", ""}, "jobs/a", JobWish()).ok());
   record.job.set_phase("training");
   ASSERT_TRUE(store().Update(record, {}).ok());
-  EXPECT_TRUE(Get("a").cancel_wished);
+  EXPECT_TRUE(Get("a").wishes.cancel);
   EXPECT_EQ(Get("a").job.phase(), "training");
   EXPECT_NE(Get("a").job.etag(), record.job.etag());
   record.job.set_name("jobs/none");
@@ -167,15 +168,17 @@ TEST_P(JobStoreTest, AnUpdateLeavesTheWishAndChangesTheEtag) {
 }
 
 TEST_P(JobStoreTest, OnlyAJobThatCanEndIsCancelled) {
-  EXPECT_EQ(store().WishCancel({"CancelJob", "", ""}, "jobs/a").code(),
+  EXPECT_EQ(store().RecordWish({"CancelJob", "", ""}, "jobs/a", JobWish()).status().code(),
             absl::StatusCode::kNotFound);
   Create("a");
-  ASSERT_TRUE(store().WishCancel({"CancelJob", "id-1", ""}, "jobs/a").ok());
+  ASSERT_TRUE(store().RecordWish({"CancelJob", "id-1", ""}, "jobs/a", JobWish()).ok());
   SetState("a", v1::JOB_STATE_CANCELLED);
-  EXPECT_TRUE(store().WishCancel({"CancelJob", "id-2", ""}, "jobs/a").ok());
+  EXPECT_TRUE(store().RecordWish({"CancelJob", "id-2", ""}, "jobs/a", JobWish()).ok());
   SetState("a", v1::JOB_STATE_FAILED);
-  EXPECT_TRUE(store().WishCancel({"CancelJob", "id-1", ""}, "jobs/a").ok()) << "a repeat";
-  EXPECT_EQ(ReasonOf(store().WishCancel({"CancelJob", "id-3", ""}, "jobs/a")), "JOB_ENDED");
+  EXPECT_TRUE(store().RecordWish({"CancelJob", "id-1", ""}, "jobs/a", JobWish()).ok())
+      << "a repeat";
+  EXPECT_EQ(ReasonOf(store().RecordWish({"CancelJob", "id-3", ""}, "jobs/a", JobWish()).status()),
+            "JOB_ENDED");
 }
 
 TEST_P(JobStoreTest, EventsHaveGapFreeSequences) {
@@ -207,6 +210,45 @@ TEST_P(JobStoreTest, KeepsABoundedNumberOfEvents) {
   EXPECT_EQ(Get("a").last_sequence, kMaxEventsPerJob + 5);
 }
 
+TEST_P(JobStoreTest, WishesStandUntilTheyAreTakenBack) {
+  Create("a");
+  const auto wish = [this](JobWish::Kind kind, const std::string& id = "") {
+    return store().RecordWish({"Wish", id, ""}, "jobs/a", {.kind = kind});
+  };
+  using Kind = JobWish::Kind;
+  EXPECT_EQ(ReasonOf(wish(Kind::kSave).status()), "JOB_NOT_RUNNING");
+  EXPECT_EQ(ReasonOf(wish(Kind::kResume).status()), "JOB_NOT_PAUSED");
+  ASSERT_TRUE(wish(Kind::kPause).ok());
+  EXPECT_TRUE(Get("a").wishes.pause);
+  ASSERT_TRUE(wish(Kind::kResume).ok());
+  EXPECT_FALSE(Get("a").wishes.pause);
+  SetState("a", v1::JOB_STATE_RUNNING);
+  ASSERT_TRUE(wish(Kind::kSave, "id-1").ok());
+  ASSERT_TRUE(wish(Kind::kSave, "id-1").ok()) << "a repeat";
+  EXPECT_EQ(Get("a").wishes.save_count, 1);
+  JobRecord record = Get("a");
+  record.saves_asked = 1;
+  record.crash_count = 2;
+  record.wishes = JobWishes();
+  ASSERT_TRUE(store().Update(record, {}).ok());
+  EXPECT_EQ(Get("a").saves_asked, 1);
+  EXPECT_EQ(Get("a").crash_count, 2);
+  EXPECT_EQ(Get("a").wishes.save_count, 1) << "no update changes a wish";
+}
+
+TEST_P(JobStoreTest, APausedJobCanGoOnFromAnotherCheckpoint) {
+  Create("a");
+  const JobWish wish{.kind = JobWish::Kind::kResume,
+                     .start_checkpoint = "jobs/a/checkpoints/step-00000003",
+                     .start_after_number = 7};
+  SetState("a", v1::JOB_STATE_PAUSED);
+  ASSERT_TRUE(store().RecordWish({"Wish", "", ""}, "jobs/a", wish).ok());
+  EXPECT_EQ(Get("a").wishes.start_checkpoint, wish.start_checkpoint);
+  EXPECT_EQ(Get("a").wishes.start_after_number, 7);
+  SetState("a", v1::JOB_STATE_FAILED);
+  EXPECT_EQ(ReasonOf(store().RecordWish({"Wish", "", ""}, "jobs/a", wish).status()), "JOB_ENDED");
+}
+
 INSTANTIATE_TEST_SUITE_P(Stores, JobStoreTest,
                          ::testing::Values(Kind{"Memory", OpenMemory}, Kind{"Sqlite", OpenSqlite}),
                          [](const auto& info) { return info.param.name; });
@@ -223,10 +265,10 @@ TEST(SqliteJobStoreTest, EverythingIsThereAfterAReopen) {
     v1::JobEvent event;
     event.mutable_step()->set_loss(0.5);
     ASSERT_TRUE(first.store->Update(*first.store->Get("jobs/a"), {event}).ok());
-    ASSERT_TRUE(first.store->WishCancel({"CancelJob", "", ""}, "jobs/a").ok());
+    ASSERT_TRUE(first.store->RecordWish({"CancelJob", "", ""}, "jobs/a", JobWish()).ok());
   }
   const OpenStore second = OpenSqlite(path, clock);
-  EXPECT_TRUE(second.store->Get("jobs/a")->cancel_wished);
+  EXPECT_TRUE(second.store->Get("jobs/a")->wishes.cancel);
   EXPECT_EQ(second.store->Events("jobs/a", 0, 9)->front().step().loss(), 0.5);
   EXPECT_TRUE(second.store->Create({"CreateJob", "id-1", "a"}, job).ok()) << "a repeat";
 }

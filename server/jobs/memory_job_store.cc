@@ -76,21 +76,22 @@ absl::StatusOr<std::vector<JobRecord>> MemoryJobStore::Active() {
   return found;
 }
 
-absl::Status MemoryJobStore::WishCancel(const RequestKey& key, const std::string& name) {
+absl::StatusOr<int64_t> MemoryJobStore::RecordWish(const RequestKey& key, const std::string& name,
+                                                   const JobWish& wish) {
   MutexLock lock(&mutex_);
   MT_ASSIGN_OR_RETURN(const Answer* known, FindAnswer(key));
   if (known != nullptr) {
-    return absl::OkStatus();
+    return std::stoll(known->bytes);
   }
   const auto entry = entries_.find(name);
   if (entry == entries_.end()) {
     return ResourceNotFound(name);
   }
-  MT_RETURN_IF_ERROR(CheckCancellable(entry->second.record.job));
-  entry->second.record.cancel_wished = true;
+  MT_RETURN_IF_ERROR(ApplyWish(wish, entry->second.record));
   ++entry->second.revision;
-  Remember(key, "");
-  return absl::OkStatus();
+  const int64_t sequence = entry->second.record.last_sequence;
+  Remember(key, std::to_string(sequence));
+  return sequence;
 }
 
 absl::Status MemoryJobStore::Update(const JobRecord& record, std::vector<v1::JobEvent> events) {
@@ -101,6 +102,8 @@ absl::Status MemoryJobStore::Update(const JobRecord& record, std::vector<v1::Job
   }
   Entry& entry = found->second;
   entry.record.job = record.job;
+  entry.record.saves_asked = record.saves_asked;
+  entry.record.crash_count = record.crash_count;
   ++entry.revision;
   for (v1::JobEvent& event : events) {
     event.set_sequence(++entry.record.last_sequence);

@@ -23,7 +23,8 @@ class MemoryJobStore final : public JobStore {
   absl::StatusOr<JobRecord> Get(const std::string& name) override;
   absl::StatusOr<std::vector<JobRecord>> List(const Query& query) override;
   absl::StatusOr<std::vector<JobRecord>> Active() override;
-  absl::Status WishCancel(const RequestKey& key, const std::string& name) override;
+  absl::StatusOr<int64_t> RecordWish(const RequestKey& key, const std::string& name,
+                                     const JobWish& wish) override;
   absl::Status Update(const JobRecord& record, std::vector<v1::JobEvent> events) override;
   absl::StatusOr<std::vector<v1::JobEvent>> Events(const std::string& name, int64_t after_sequence,
                                                    int limit) override;

@@ -6,7 +6,8 @@ namespace megatrain {
 namespace {
 
 bool Waits(const JobRecord& record) {
-  return record.job.state() == v1::JOB_STATE_QUEUED && !record.cancel_wished;
+  return record.job.state() == v1::JOB_STATE_QUEUED && !record.wishes.cancel &&
+         !record.wishes.pause;
 }
 
 }  // namespace

@@ -34,7 +34,7 @@ TEST(SchedulingPolicyTest, FirstComeFirstServedWhateverTheOrderGiven) {
 
 TEST(SchedulingPolicyTest, NobodyWaits) {
   JobRecord wished = Job(1);
-  wished.cancel_wished = true;
+  wished.wishes.cancel = true;
   EXPECT_EQ(NextJob({}), -1);
   EXPECT_EQ(NextJob({wished, Job(2, v1::JOB_STATE_CANCELLING)}), -1);
   EXPECT_EQ(QueuePosition({wished, Job(3)}, "jobs/a3"), 0);

@@ -29,7 +29,7 @@ class ScriptedJobMaterials final : public JobMaterials {
 
   void Prepare(const v1::Job&, PreparedCallback done) override {
     waiting_.push_back([this, done] {
-      done(preparation.ok() ? absl::StatusOr<Prepared>(Prepared{"/model", "/data"}) : preparation);
+      done(preparation.ok() ? absl::StatusOr<Prepared>(Result()) : preparation);
     });
   }
 
@@ -58,6 +58,13 @@ class ScriptedJobMaterials final : public JobMaterials {
   absl::Status publication;
 
  private:
+  static Prepared Result() {
+    Prepared prepared;
+    prepared.model_path = "/model";
+    prepared.data_path = "/data";
+    return prepared;
+  }
+
   absl::StatusOr<std::string> PublishNow(const v1::Job& job) {
     if (const auto known = disk_.versions.find(job.name()); known != disk_.versions.end()) {
       return known->second;

@@ -22,6 +22,12 @@ class ScriptedJobRunner final : public JobRunner {
     running = request;
     run_ = run;
     stop_asked = false;
+    save_asked.reset();
+  }
+
+  void Save(v1::CheckpointTrigger trigger, bool then_stop) override {
+    then_stop = then_stop || (save_asked.has_value() && save_asked->then_stop);
+    save_asked = SaveAsked{trigger, then_stop};
   }
 
   void Stop() override { stop_asked = true; }
@@ -45,7 +51,26 @@ class ScriptedJobRunner final : public JobRunner {
     Emit(event);
   }
 
+  void EmitCheckpoint(const std::string& id, int64_t step) {
+    engine::v1::RunJobEvent event;
+    event.mutable_checkpoint()->set_checkpoint_id(id);
+    event.mutable_checkpoint()->set_step(step);
+    Emit(event);
+  }
+
+  void EmitCheckpointFailure(const std::string& code) {
+    engine::v1::RunJobEvent event;
+    event.mutable_checkpoint_failed()->mutable_reason()->set_code(code);
+    Emit(event);
+  }
+
   // The last events of a run.
+  void Pause(const std::string& checkpoint_id) {
+    engine::v1::RunJobEvent event;
+    event.mutable_paused()->set_checkpoint_id(checkpoint_id);
+    EndRun({run_, std::move(event)});
+  }
+
   void Finish() {
     engine::v1::RunJobEvent event;
     event.mutable_finished()->set_peak_host_bytes(1000);
@@ -71,6 +96,11 @@ class ScriptedJobRunner final : public JobRunner {
   bool ready = true;
   std::optional<engine::v1::RunJobRequest> running;  // from Start to the run's last event
   bool stop_asked = false;
+  struct SaveAsked {
+    v1::CheckpointTrigger trigger;
+    bool then_stop;
+  };
+  std::optional<SaveAsked> save_asked;
 
  private:
   void EndRun(RunnerEvent event) {

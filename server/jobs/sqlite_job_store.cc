@@ -10,7 +10,9 @@
 namespace megatrain {
 namespace {
 
-constexpr char kColumns[] = "acceptance, job, cancel_wished, last_sequence, revision";
+constexpr char kColumns[] =
+    "acceptance, job, cancel_wished, last_sequence, revision, pause_wished, save_count, "
+    "start_checkpoint, start_after_number, saves_asked, crash_count";
 
 absl::StatusOr<JobRecord> ReadRecord(const Row& row) {
   JobRecord record;
@@ -19,9 +21,15 @@ absl::StatusOr<JobRecord> ReadRecord(const Row& row) {
     return absl::DataLossError(
         absl::StrCat("database: job number ", record.acceptance, " cannot be read"));
   }
-  record.cancel_wished = row.Int(2) != 0;
+  record.wishes.cancel = row.Int(2) != 0;
   record.last_sequence = row.Int(3);
   record.job.set_etag(std::to_string(row.Int(4)));
+  record.wishes.pause = row.Int(5) != 0;
+  record.wishes.save_count = row.Int(6);
+  record.wishes.start_checkpoint = row.Text(7);
+  record.wishes.start_after_number = row.Int(8);
+  record.saves_asked = row.Int(9);
+  record.crash_count = static_cast<int32_t>(row.Int(10));
   return record;
 }
 
@@ -56,6 +64,15 @@ absl::Status InsertJob(Connection& connection, const v1::Job& job) {
       "INSERT INTO jobs (name, state, job) VALUES (?, ?, ?)",
       {job.name(), static_cast<int64_t>(job.state()), Blob{job.SerializeAsString()}});
   return absl::IsAlreadyExists(status) ? ResourceExists(job.name()) : status;
+}
+
+absl::Status UpdateWishes(Connection& connection, const JobRecord& record) {
+  const JobWishes& wishes = record.wishes;
+  return connection.Execute(
+      "UPDATE jobs SET cancel_wished = ?, pause_wished = ?, save_count = ?, start_checkpoint = ?, "
+      "start_after_number = ?, revision = revision + 1 WHERE acceptance = ?",
+      {int64_t{wishes.cancel}, int64_t{wishes.pause}, wishes.save_count, wishes.start_checkpoint,
+       wishes.start_after_number, record.acceptance});
 }
 
 absl::Status AppendEvents(Connection& connection, const JobRecord& stored,
@@ -93,6 +110,17 @@ Migration JobStoreMigration() {
       event BLOB NOT NULL,
       PRIMARY KEY (acceptance, sequence)
     ) STRICT, WITHOUT ROWID;
+  )sql"};
+}
+
+Migration JobWishMigration() {
+  return {"job_wishes", R"sql(
+    ALTER TABLE jobs ADD COLUMN pause_wished INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE jobs ADD COLUMN save_count INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE jobs ADD COLUMN start_checkpoint TEXT NOT NULL DEFAULT '';
+    ALTER TABLE jobs ADD COLUMN start_after_number INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE jobs ADD COLUMN saves_asked INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE jobs ADD COLUMN crash_count INTEGER NOT NULL DEFAULT 0;
   )sql"};
 }
 
@@ -158,18 +186,18 @@ absl::StatusOr<std::vector<JobRecord>> SqliteJobStore::Active() {
   return records;
 }
 
-absl::Status SqliteJobStore::WishCancel(const RequestKey& key, const std::string& name) {
-  return WriteOnce(
-             database_, key, clock_.WallNow(),
-             [&name](Connection& connection) -> absl::StatusOr<std::string> {
-               MT_ASSIGN_OR_RETURN(const JobRecord record, SelectOne(connection, name));
-               MT_RETURN_IF_ERROR(CheckCancellable(record.job));
-               MT_RETURN_IF_ERROR(connection.Execute(
-                   "UPDATE jobs SET cancel_wished = 1, revision = revision + 1 WHERE name = ?",
-                   {name}));
-               return std::string();
-             })
-      .status();
+absl::StatusOr<int64_t> SqliteJobStore::RecordWish(const RequestKey& key, const std::string& name,
+                                                   const JobWish& wish) {
+  MT_ASSIGN_OR_RETURN(const std::string sequence,
+                      WriteOnce(database_, key, clock_.WallNow(),
+                                [&](Connection& connection) -> absl::StatusOr<std::string> {
+                                  MT_ASSIGN_OR_RETURN(JobRecord record,
+                                                      SelectOne(connection, name));
+                                  MT_RETURN_IF_ERROR(ApplyWish(wish, record));
+                                  MT_RETURN_IF_ERROR(UpdateWishes(connection, record));
+                                  return std::to_string(record.last_sequence);
+                                }));
+  return std::stoll(sequence);
 }
 
 absl::Status SqliteJobStore::Update(const JobRecord& record, std::vector<v1::JobEvent> events) {
@@ -177,9 +205,10 @@ absl::Status SqliteJobStore::Update(const JobRecord& record, std::vector<v1::Job
     const std::string& name = record.job.name();
     MT_ASSIGN_OR_RETURN(const JobRecord stored, SelectOne(connection, name));
     MT_RETURN_IF_ERROR(connection.Execute(
-        "UPDATE jobs SET job = ?, state = ?, revision = revision + 1 WHERE acceptance = ?",
+        "UPDATE jobs SET job = ?, state = ?, saves_asked = ?, crash_count = ?, "
+        "revision = revision + 1 WHERE acceptance = ?",
         {Blob{record.job.SerializeAsString()}, static_cast<int64_t>(record.job.state()),
-         stored.acceptance}));
+         record.saves_asked, int64_t{record.crash_count}, stored.acceptance}));
     return events.empty() ? absl::OkStatus() : AppendEvents(connection, stored, events);
   });
 }

@@ -13,8 +13,9 @@
 
 namespace megatrain {
 
-// The tables of SqliteJobStore; RequestLogMigration's must be there too.
+// The tables of SqliteJobStore, in this order; RequestLogMigration's must be there too.
 Migration JobStoreMigration();
+Migration JobWishMigration();
 
 class SqliteJobStore final : public JobStore {
  public:
@@ -26,7 +27,8 @@ class SqliteJobStore final : public JobStore {
   absl::StatusOr<JobRecord> Get(const std::string& name) override;
   absl::StatusOr<std::vector<JobRecord>> List(const Query& query) override;
   absl::StatusOr<std::vector<JobRecord>> Active() override;
-  absl::Status WishCancel(const RequestKey& key, const std::string& name) override;
+  absl::StatusOr<int64_t> RecordWish(const RequestKey& key, const std::string& name,
+                                     const JobWish& wish) override;
   absl::Status Update(const JobRecord& record, std::vector<v1::JobEvent> events) override;
   absl::StatusOr<std::vector<v1::JobEvent>> Events(const std::string& name, int64_t after_sequence,
                                                    int limit) override;

@@ -15,6 +15,7 @@
 #include "runtime/base/status_macros.h"
 #include "runtime/planner/machine.h"
 #include "runtime/planner/machine_file.h"
+#include "server/api/checkpoint_service.h"
 #include "server/api/dataset_service.h"
 #include "server/api/follow_stream.h"
 #include "server/api/job_service.h"
@@ -22,6 +23,8 @@
 #include "server/api/server_service.h"
 #include "server/api/unary_calls.h"
 #include "server/api/upload_service.h"
+#include "server/checkpoints/checkpoint_catalog.h"
+#include "server/checkpoints/checkpoint_export.h"
 #include "server/config/version.h"
 #include "server/database/database.h"
 #include "server/database/request_log.h"
@@ -58,17 +61,19 @@ namespace {
 constexpr int kCallThreads = 8;
 constexpr int kStreamThreads = 2;
 constexpr absl::Duration kShutdownGrace = absl::Seconds(10);
-constexpr absl::Duration kDrainTimeout = absl::Minutes(15);  // one step of a large model
+constexpr absl::Duration kDrainTimeout = absl::Minutes(30);  // a step and a save of a large model
+constexpr absl::Duration kDeathTimeout = absl::Seconds(10);
 constexpr absl::Duration kSweepInterval = absl::Hours(1);
 
 // The whole schema in the order in which it grew: only append.
 std::vector<Migration> Migrations() {
-  return {RequestLogMigration(), JobStoreMigration(), ResourceTableMigration()};
+  return {RequestLogMigration(), JobStoreMigration(), ResourceTableMigration(), JobWishMigration()};
 }
 
 std::vector<std::string> ServiceNames() {
-  return {"megatrain.v1.DatasetService", "megatrain.v1.JobService", "megatrain.v1.ModelService",
-          "megatrain.v1.ServerService", "megatrain.v1.UploadService"};
+  return {"megatrain.v1.CheckpointService", "megatrain.v1.DatasetService",
+          "megatrain.v1.JobService",        "megatrain.v1.ModelService",
+          "megatrain.v1.ServerService",     "megatrain.v1.UploadService"};
 }
 
 int64_t ResidentBytes(pid_t pid) {
@@ -127,6 +132,7 @@ struct Daemon::Parts {
   std::unique_ptr<DataPreparer> preparer;
   std::unique_ptr<DatasetStore> datasets;
   std::unique_ptr<ModelStore> models;
+  std::unique_ptr<CheckpointCatalog> checkpoints;
   std::unique_ptr<EngineSupervisor> supervisor;
   std::unique_ptr<EngineJobRunner> runner;
   std::unique_ptr<CatalogJobMaterials> materials;
@@ -173,6 +179,11 @@ absl::Status Daemon::Parts::OpenCatalog() {
       models, ModelStore::Open({*database, files, clock}, {.models_folder = In("models"),
                                                            .staging_folder = In("tmp/import"),
                                                            .allowed_paths = config.allow_path}));
+  MT_ASSIGN_OR_RETURN(
+      checkpoints,
+      CheckpointCatalog::Open({*database, files, clock, *jobs, In("jobs"),
+                               [this](int64_t freed_bytes) { metrics.CountRetention(freed_bytes); },
+                               [](const std::string& finding) { spdlog::warn("{}", finding); }}));
   return absl::OkStatus();
 }
 
@@ -195,15 +206,22 @@ absl::Status Daemon::Parts::MakeJobs() {
   materials = std::make_unique<CatalogJobMaterials>(
       CatalogJobMaterials::Parts{*datasets, *preparer, *models, files, In("tmp/output")});
   controller = std::make_unique<JobController>(
-      JobController::Parts{*jobs, *runner, *materials, *log, observer}, [this] { loop.Wake(); });
+      JobController::Parts{*jobs, *runner, *materials, *checkpoints, *log, observer},
+      [this] { loop.Wake(); });
   admission = std::make_unique<JobAdmission>(
       JobAdmission::Parts{*models, *datasets, files, [this] { return Machine(); },
-                          /*compute_dtype=*/config.backend == "cpu" ? "fp32" : "bf16"});
+                          /*compute_dtype=*/config.backend == "cpu" ? "fp32" : "bf16", In("jobs")});
   services.push_back(std::make_unique<JobService>(
-      JobService::Parts{calls, stream_executor, hub, *jobs, *log, *admission, clock,
+      JobService::Parts{calls, stream_executor, hub, *jobs, *checkpoints, *log, *admission, clock,
                         [this] { loop.Wake(); }, [this] { metrics.CountSubmittedJob(); }}));
+  services.push_back(std::make_unique<CheckpointService>(CheckpointService::Parts{
+      calls, stream_executor, hub, *checkpoints, *jobs, clock, [this] { loop.Wake(); }}));
   services.push_back(std::make_unique<DatasetService>(calls, *datasets));
-  services.push_back(std::make_unique<ModelService>(calls, *models));
+  services.push_back(std::make_unique<ModelService>(
+      calls, *models,
+      [this](const RequestKey& key, const std::string& name, const std::string& path) {
+        return CheckpointExport({*checkpoints, *jobs, *models, files}).Export(key, name, path);
+      }));
   services.push_back(std::make_unique<UploadService>(calls, *uploads));
   services.push_back(std::make_unique<ServerService>(calls, [this] { return Describe(); }));
   return absl::OkStatus();
@@ -243,6 +261,9 @@ void Daemon::Parts::Tick() {
   metrics.SetWatchStreams(hub.OpenCount());
   const EngineSupervisor::State engine = supervisor->GetState();
   metrics.SetEngine(engine.ready, engine.restart_count);
+  if (const absl::StatusOr<int64_t> left = files.AvailableBytes(In("jobs")); left.ok()) {
+    metrics.SetAvailableBytes(*left);
+  }
   if (clock.MonotonicNow() - last_sweep > kSweepInterval) {
     last_sweep = clock.MonotonicNow();
     call_executor.Run([this] {
@@ -294,7 +315,7 @@ absl::StatusOr<v1::Server> Daemon::Parts::Describe() {
   for (const JobRecord& record : active) {
     if (record.job.state() == v1::JOB_STATE_QUEUED) {
       server.set_queued_job_count(server.queued_job_count() + 1);
-    } else {
+    } else if (record.job.state() != v1::JOB_STATE_PAUSED) {
       server.set_running_job(record.job.name());
     }
   }
@@ -341,6 +362,10 @@ void Daemon::Stop(const std::atomic<bool>& hurry) {
     if (!parts.controller->Idle()) {
       parts.supervisor->Kill(parts.supervisor->GetState().generation,
                              "the server had to stop at once");
+      const absl::Duration last = parts.clock.MonotonicNow() + kDeathTimeout;
+      while (!parts.controller->Idle() && parts.clock.MonotonicNow() < last) {
+        parts.hub.WaitPast(parts.hub.Version(), absl::Milliseconds(100));
+      }
     }
   }
   parts.hub.Drain();

@@ -24,6 +24,17 @@ class DaemonObserver final : public JobObserver {
   void OnStep(const v1::Job& job, const v1::StepRecord& step) override {
     metrics_.OnStep(job, step);
   }
+  void OnCheckpoint(const v1::Job& job, const engine::v1::CheckpointSaved& saved) override {
+    metrics_.OnCheckpoint(job, saved);
+  }
+  void OnCheckpointFailure(const v1::Job& job, const v1::CheckpointFailure& failure) override {
+    metrics_.OnCheckpointFailure(job, failure);
+  }
+  void OnEvaluation(const v1::Job& job, const v1::EvaluationRecord& evaluation) override {
+    metrics_.OnEvaluation(job, evaluation);
+  }
+  void OnDrained(const v1::Job& job) override { metrics_.OnDrained(job); }
+  void OnRecovered(const v1::Job& job) override { metrics_.OnRecovered(job); }
   void OnEnd(const v1::Job& job) override { metrics_.OnEnd(job); }
   void OnFigures(const engine::v1::StreamFigures& figures) override { metrics_.OnFigures(figures); }
   void OnActiveJobs(const std::vector<JobRecord>& jobs) override { metrics_.OnActiveJobs(jobs); }

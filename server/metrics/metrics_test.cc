@@ -150,6 +150,40 @@ TEST_F(MetricsTest, AJobHasSeriesWhileItRuns) {
                             HasSubstr("megatrain_steps_total 1\n")));
 }
 
+TEST_F(MetricsTest, CheckpointsAreCountedAndAJobThatHoldsIsSeen) {
+  EXPECT_THAT(Text(),
+              HasSubstr("megatrain_checkpoints_total{outcome=\"failed\",trigger=\"drain\"} 0"));
+  engine::v1::CheckpointSaved saved;
+  saved.set_trigger(v1::CHECKPOINT_TRIGGER_PAUSE);
+  saved.set_size_bytes(1000);
+  saved.set_save_seconds(7);
+  saved.set_stall_seconds(6.5);
+  metrics_.OnCheckpoint(RunningJob(), saved);
+  v1::CheckpointFailure failure;
+  failure.set_trigger(v1::CHECKPOINT_TRIGGER_PERIODIC);
+  metrics_.OnCheckpointFailure(RunningJob(), failure);
+  metrics_.OnDrained(RunningJob());
+  metrics_.OnRecovered(RunningJob());
+  metrics_.CountRetention(500);
+  std::vector<JobRecord> jobs(1);
+  jobs[0].job = RunningJob();
+  jobs[0].job.set_phase("holding");
+  metrics_.OnActiveJobs(jobs);
+  EXPECT_THAT(
+      Text(),
+      AllOf(HasSubstr("megatrain_checkpoints_total{outcome=\"committed\",trigger=\"pause\"} 1\n"),
+            HasSubstr("megatrain_checkpoints_total{outcome=\"failed\",trigger=\"periodic\"} 1\n"),
+            HasSubstr("megatrain_checkpoint_written_bytes_total 1000\n"),
+            HasSubstr("megatrain_checkpoint_stall_seconds_total 6.5\n"),
+            HasSubstr("megatrain_checkpoint_duration_seconds_bucket{le=\"15\"} 1\n"),
+            HasSubstr("megatrain_preemptions_total{reason=\"drain\"} 1\n"),
+            HasSubstr("megatrain_recoveries_total{outcome=\"failed\"} 1\n"),
+            HasSubstr("megatrain_retention_deleted_bytes_total{area=\"checkpoints\"} 500\n"),
+            HasSubstr("megatrain_job_holding 1\n")));
+  metrics_.OnActiveJobs({});
+  EXPECT_THAT(Text(), HasSubstr("megatrain_job_holding 0\n"));
+}
+
 TEST_F(MetricsTest, JobsAreCountedByState) {
   std::vector<JobRecord> jobs(2);
   jobs[0].job = RunningJob();

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "absl/time/time.h"
+#include "server/jobs/job_wish.h"
 #include "server/resources/timestamp.h"
 
 namespace megatrain {
@@ -51,7 +52,8 @@ void ServerMetrics::FollowedCounter::Follow(double figure) {
 }
 
 ServerMetrics::ServerMetrics(const std::string& version, const std::string& grpc_version)
-    : registry_(std::make_shared<Registry>(Registry::InsertBehavior::Throw)) {
+    : registry_(std::make_shared<Registry>(Registry::InsertBehavior::Throw)),
+      checkpoints_(*registry_) {
   BuildGauge()
       .Name("megatrain_build_info")
       .Help("The running build; always 1")
@@ -156,6 +158,9 @@ void ServerMetrics::AddJobs() {
                                      "Learning rate of the running job's last step");
   job_last_step_time_ = &AddJobFamily(registry, "megatrain_job_last_step_timestamp_seconds",
                                       "When the running job's last step ended");
+  job_last_checkpoint_time_ =
+      &AddJobFamily(registry, "megatrain_job_last_checkpoint_timestamp_seconds",
+                    "When the running job's last checkpoint was committed; before it, its start");
   oldest_job_ = &AddJobFamily(registry, "megatrain_queue_oldest_job_timestamp_seconds",
                               "Acceptance of the oldest queued job; absent when there is none");
 }
@@ -183,9 +188,32 @@ void ServerMetrics::OnChange(const v1::Job& job) {
   if (job.state() == v1::JOB_STATE_RUNNING && job.planned_step_count() > 0) {
     JobGauge(*job_planned_steps_, job).Set(static_cast<double>(job.planned_step_count()));
   }
-  if (job.name() == series_job_ && job.state() == v1::JOB_STATE_QUEUED) {
+  if (job.name() == series_job_ &&
+      (job.state() == v1::JOB_STATE_QUEUED || job.state() == v1::JOB_STATE_PAUSED)) {
     RemoveJobSeries();
   }
+}
+
+void ServerMetrics::OnCheckpoint(const v1::Job& job, const engine::v1::CheckpointSaved& saved) {
+  checkpoints_.CountCommitted(saved);
+  JobGauge(*job_last_checkpoint_time_, job)
+      .Set(absl::ToDoubleSeconds(TimeOf(job.update_time()) - absl::UnixEpoch()));
+}
+
+void ServerMetrics::OnCheckpointFailure(const v1::Job&, const v1::CheckpointFailure& failure) {
+  checkpoints_.CountFailed(failure.trigger());
+}
+
+void ServerMetrics::OnEvaluation(const v1::Job& job, const v1::EvaluationRecord& evaluation) {
+  if (std::isfinite(evaluation.loss())) {
+    JobGauge(*job_loss_, job, {{"split", "validation"}}).Set(evaluation.loss());
+  }
+}
+
+void ServerMetrics::OnDrained(const v1::Job&) { checkpoints_.CountDrained(); }
+
+void ServerMetrics::OnRecovered(const v1::Job& job) {
+  checkpoints_.CountRecovered(job.state() == v1::JOB_STATE_QUEUED);
 }
 
 void ServerMetrics::OnStep(const v1::Job& job, const v1::StepRecord& step) {
@@ -194,6 +222,10 @@ void ServerMetrics::OnStep(const v1::Job& job, const v1::StepRecord& step) {
   step_duration_->Observe(step.step_seconds());
   if (step.skipped()) {
     skipped_steps_->Increment();
+  }
+  if (job.last_checkpoint().empty()) {
+    JobGauge(*job_last_checkpoint_time_, job)
+        .Set(absl::ToDoubleSeconds(TimeOf(job.start_time()) - absl::UnixEpoch()));
   }
   JobGauge(*job_step_, job).Set(static_cast<double>(step.step()));
   JobGauge(*job_learning_rate_, job).Set(step.learning_rate());
@@ -234,12 +266,15 @@ void ServerMetrics::OnFigures(const engine::v1::StreamFigures& figures) {
 void ServerMetrics::OnActiveJobs(const std::vector<JobRecord>& jobs) {
   std::map<int, int> counts;
   const JobRecord* oldest = nullptr;
+  bool holding = false;
   for (const JobRecord& record : jobs) {
     ++counts[record.job.state()];
+    holding = holding || record.job.phase() == kHoldingPhase;
     if (record.job.state() == v1::JOB_STATE_QUEUED && oldest == nullptr) {
       oldest = &record;
     }
   }
+  checkpoints_.SetHolding(holding);
   for (const auto& [state, gauge] : jobs_by_state_) {
     gauge->Set(counts[state]);
   }

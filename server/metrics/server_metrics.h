@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "server/jobs/job_observer.h"
+#include "server/metrics/checkpoint_metrics.h"
 
 namespace megatrain {
 
@@ -34,9 +35,17 @@ class ServerMetrics final : public JobObserver {
   void SetWatchStreams(int count);
   void SetEngine(bool ready, int64_t restart_count);
 
+  void CountRetention(int64_t freed_bytes) { checkpoints_.CountRetention(freed_bytes); }
+  void SetAvailableBytes(int64_t size_bytes) { checkpoints_.SetAvailableBytes(size_bytes); }
+
   void OnChange(const v1::Job& job) override;
   void OnLog(const v1::Job&) override {}
   void OnStep(const v1::Job& job, const v1::StepRecord& step) override;
+  void OnCheckpoint(const v1::Job& job, const engine::v1::CheckpointSaved& saved) override;
+  void OnCheckpointFailure(const v1::Job& job, const v1::CheckpointFailure& failure) override;
+  void OnEvaluation(const v1::Job& job, const v1::EvaluationRecord& evaluation) override;
+  void OnDrained(const v1::Job& job) override;
+  void OnRecovered(const v1::Job& job) override;
   void OnEnd(const v1::Job& job) override;
   void OnFigures(const engine::v1::StreamFigures& figures) override;
   void OnActiveJobs(const std::vector<JobRecord>& jobs) override;
@@ -62,6 +71,7 @@ class ServerMetrics final : public JobObserver {
   void RemoveJobSeries();
 
   const std::shared_ptr<prometheus::Registry> registry_;
+  CheckpointMetrics checkpoints_;
   std::map<ServerState, prometheus::Gauge*> server_state_;
   std::map<std::string, Stream> streams_;  // by name
   std::map<int, prometheus::Gauge*> jobs_by_state_;
@@ -87,6 +97,7 @@ class ServerMetrics final : public JobObserver {
   prometheus::Family<prometheus::Gauge>* job_gradient_norm_ = nullptr;
   prometheus::Family<prometheus::Gauge>* job_learning_rate_ = nullptr;
   prometheus::Family<prometheus::Gauge>* job_last_step_time_ = nullptr;
+  prometheus::Family<prometheus::Gauge>* job_last_checkpoint_time_ = nullptr;
   prometheus::Family<prometheus::Gauge>* oldest_job_ = nullptr;
   prometheus::Gauge* oldest_job_gauge_ = nullptr;  // absent when nobody waits
   std::map<prometheus::Gauge*, JobSeries> job_series_;

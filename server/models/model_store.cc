@@ -256,8 +256,27 @@ absl::StatusOr<v1::ModelVersion> ModelStore::Export(const RequestKey& key, const
                                                     const std::string& path) {
   MT_ASSIGN_OR_RETURN(const std::optional<std::string> known, FindAnswer(parts_.database, key));
   if (known.has_value()) return ParseStored<v1::ModelVersion>(*known);
-  MT_ASSIGN_OR_RETURN(v1::ModelVersion version, Get(name));
+  MT_ASSIGN_OR_RETURN(const v1::ModelVersion version, Get(name));
   MT_RETURN_IF_ERROR(CheckReady(version));
+  return ExportBy(key, version, path,
+                  [&](const std::string& folder) { return CopyOut(version, folder); });
+}
+
+absl::StatusOr<v1::ModelVersion> ModelStore::ExportOther(const RequestKey& key,
+                                                         const std::string& version,
+                                                         const OtherWeights& weights,
+                                                         const std::string& path) {
+  MT_ASSIGN_OR_RETURN(const std::optional<std::string> known, FindAnswer(parts_.database, key));
+  if (known.has_value()) return ParseStored<v1::ModelVersion>(*known);
+  MT_ASSIGN_OR_RETURN(v1::ModelVersion other, Get(version));
+  MT_RETURN_IF_ERROR(CheckReady(other));
+  other.set_name(weights.name);
+  return ExportBy(key, std::move(other), path, weights.write);
+}
+
+absl::StatusOr<v1::ModelVersion> ModelStore::ExportBy(
+    const RequestKey& key, v1::ModelVersion version, const std::string& path,
+    const std::function<absl::Status(const std::string& folder)>& write) {
   MT_ASSIGN_OR_RETURN(const std::string target, ResolveTarget(path, version.size_bytes()));
   // Beside the target, hence on its disk.
   v1::ModelVersion record;
@@ -266,7 +285,10 @@ absl::StatusOr<v1::ModelVersion> ModelStore::Export(const RequestKey& key, const
   MT_RETURN_IF_ERROR(parts_.database.Write([&record](Connection& connection) {
     return InsertResource(connection, kExports, record.name(), 0, record);
   }));
-  if (const absl::Status status = CopyOut(version, record.path(), target); !status.ok()) {
+  absl::Status status = write(record.path());
+  if (status.ok()) status = parts_.disk.Rename(record.path(), target);
+  if (status.ok()) status = parts_.disk.SyncFolder(ParentOf(target));
+  if (!status.ok()) {
     MT_RETURN_IF_ERROR(parts_.disk.RemoveTree(record.path()));
     MT_RETURN_IF_ERROR(Delete(record.name()));
     return status;
@@ -298,8 +320,7 @@ absl::StatusOr<std::string> ModelStore::ResolveTarget(const std::string& path, i
   return target;
 }
 
-absl::Status ModelStore::CopyOut(const v1::ModelVersion& version, const std::string& staging,
-                                 const std::string& path) {
+absl::Status ModelStore::CopyOut(const v1::ModelVersion& version, const std::string& staging) {
   MT_ASSIGN_OR_RETURN(const std::vector<NamedFile> files, ListFiles(version.path()));
   MT_ASSIGN_OR_RETURN(const FolderFacts facts, CopyFiles(parts_.disk, files, staging, stop_));
   if (facts.fingerprint != version.fingerprint()) {
@@ -307,8 +328,7 @@ absl::Status ModelStore::CopyOut(const v1::ModelVersion& version, const std::str
         absl::StrCat("the files of ", version.name(), " in ", version.path(),
                      " have changed since they were stored: import or train it again"));
   }
-  MT_RETURN_IF_ERROR(parts_.disk.Rename(staging, path));
-  return parts_.disk.SyncFolder(ParentOf(path));
+  return absl::OkStatus();
 }
 
 absl::Status ModelStore::RemoveInterruptedExports() {

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -71,6 +72,16 @@ class ModelStore {
   absl::StatusOr<v1::ModelVersion> Export(const RequestKey& key, const std::string& name,
                                           const std::string& path);
 
+  // The same of other weights of a READY version's shape: `write` makes the complete and durable
+  // folder that it is given the path of; `source` is their name, such as a checkpoint's.
+  struct OtherWeights {
+    std::string name;
+    std::function<absl::Status(const std::string& folder)> write;
+  };
+  absl::StatusOr<v1::ModelVersion> ExportOther(const RequestKey& key, const std::string& version,
+                                               const OtherWeights& weights,
+                                               const std::string& path);
+
   // Moves a complete and durable folder of this disk into the store as the next version of
   // `models/{model}`. A second call with the same `source` gives the same version, also after a
   // crash in the first.
@@ -96,8 +107,11 @@ class ModelStore {
   absl::Status MoveIntoPlace(const std::string& folder, const v1::ModelVersion& version);
   // Where an export to `path` would lie, if it can.
   absl::StatusOr<std::string> ResolveTarget(const std::string& path, int64_t size_bytes);
-  absl::Status CopyOut(const v1::ModelVersion& version, const std::string& staging,
-                       const std::string& path);
+  absl::Status CopyOut(const v1::ModelVersion& version, const std::string& staging);
+  // An export whose files `write` makes in a folder beside the target.
+  absl::StatusOr<v1::ModelVersion> ExportBy(
+      const RequestKey& key, v1::ModelVersion version, const std::string& path,
+      const std::function<absl::Status(const std::string& folder)>& write);
 
   absl::StatusOr<v1::ModelVersion> FindBySource(const std::string& model,
                                                 const std::string& source);

@@ -6,6 +6,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/checkpoint/state_files.h"
+#include "runtime/checkpoint/write_checkpoint.h"
+#include "runtime/config/model_layout.h"
 #include "runtime/planner/plan_explanation.h"
 #include "runtime/planner/planner.h"
 #include "server/errors/errors.h"
@@ -53,6 +56,10 @@ void FitLength(int64_t asked, const ModelConfig& config, v1::TrainOptions& train
   }
 }
 
+int64_t CheckpointBytes(const ModelConfig& config) {
+  return CheckpointBytesOnDisk(UnitElements(MakeModelLayout(config)));
+}
+
 std::vector<FieldViolation> CheckLength(const v1::TrainingSpec& spec, const ModelConfig& config) {
   const int64_t length = spec.train().max_sequence_length();
   if (config.max_positions <= 0 || length <= config.max_positions) {
@@ -71,6 +78,9 @@ absl::StatusOr<v1::Plan> JobAdmission::Admit(v1::TrainingSpec& spec,
       CompleteTrainingSpec(spec, {output, parts_.compute_dtype}, /*for_plan=*/false)));
   MT_ASSIGN_OR_RETURN(const v1::ModelVersion model, FindModel(spec.model()));
   MT_ASSIGN_OR_RETURN(const v1::Dataset dataset, FindDataset(spec.dataset()));
+  if (!spec.evaluation().dataset().empty()) {
+    MT_RETURN_IF_ERROR(FindDataset(spec.evaluation().dataset()).status());
+  }
   spec.set_model(model.name());
   if (!model.trainable()) {
     return PreconditionFailed(model.name(), "MODEL_NOT_TRAINABLE",
@@ -86,7 +96,9 @@ absl::StatusOr<v1::Plan> JobAdmission::Admit(v1::TrainingSpec& spec,
   shape.row_count = dataset.row_count();
   v1::Plan plan = PlanToProto(PlanJob(config, shape, machine));
   plan.set_step_count(spec.train().steps());
+  plan.set_checkpoint_bytes(CheckpointBytes(config));
   MT_RETURN_IF_ERROR(CheckPlan(plan, model.name()));
+  MT_RETURN_IF_ERROR(CheckRoom(spec.checkpoint(), plan.checkpoint_bytes()));
   return plan;
 }
 
@@ -126,6 +138,28 @@ absl::StatusOr<Machine> JobAdmission::FindMachine(const std::string& machine) co
   }
   MT_ASSIGN_OR_RETURN(const MachineProfile profile, parts_.machine());
   return Machine{.name = "this server's", .profile = profile};
+}
+
+absl::Status JobAdmission::CheckRoom(const v1::CheckpointOptions& options,
+                                     int64_t checkpoint_bytes) const {
+  // The oldest one goes when the next is committed. Without a period there is that of a pause.
+  const bool is_periodic = options.every_steps() > 0 || options.every_minutes() > 0;
+  const int64_t count = is_periodic ? options.keep_last() + 1 : 1;
+  MT_ASSIGN_OR_RETURN(const int64_t available_bytes,
+                      parts_.disk.AvailableBytes(parts_.checkpoints_folder));
+  if (available_bytes / count >= checkpoint_bytes) {
+    return absl::OkStatus();
+  }
+  const double needed_bytes = static_cast<double>(checkpoint_bytes) * static_cast<double>(count);
+  return PreconditionFailed(
+      "spec.checkpoint", "DISK_SPACE_EXCEEDED",
+      absl::StrCat("checkpoints do not fit: ", count, " of ", checkpoint_bytes, " bytes need ",
+                   needed_bytes, " bytes in ", parts_.checkpoints_folder, ", which has ",
+                   available_bytes,
+                   "; make room, lower checkpoint.keep_last, or set checkpoint.every_minutes to 0"),
+      {{"checkpoint_bytes", absl::StrCat(checkpoint_bytes)},
+       {"checkpoint_count", absl::StrCat(count)},
+       {"available_bytes", absl::StrCat(available_bytes)}});
 }
 
 absl::StatusOr<ModelConfig> JobAdmission::ReadConfig(const std::string& model_path) const {

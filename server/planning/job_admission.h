@@ -29,14 +29,15 @@ class JobAdmission {
     FileSystem& disk;
     std::function<absl::StatusOr<MachineProfile>()> machine;
     std::string compute_dtype;  // the default of the engine's backend
+    std::string checkpoints_folder;
   };
 
   explicit JobAdmission(const Parts& parts) : parts_(parts) {}
 
   // Completes `spec`, fixes its model to a version, and plans it. INVALID_ARGUMENT with every wrong
   // field; NOT_FOUND; FAILED_PRECONDITION with the reason MODEL_NOT_READY, DATASET_NOT_READY,
-  // MODEL_NOT_TRAINABLE, HOST_MEMORY_EXCEEDED or DEVICE_MEMORY_EXCEEDED. `output` is the default
-  // of spec.output.
+  // MODEL_NOT_TRAINABLE, HOST_MEMORY_EXCEEDED, DEVICE_MEMORY_EXCEEDED or DISK_SPACE_EXCEEDED.
+  // `output` is the default of spec.output.
   absl::StatusOr<v1::Plan> Admit(v1::TrainingSpec& spec, const std::string& output) const;
 
   // The plan alone and why it is so, also of what does not fit or cannot be trained yet. With
@@ -51,6 +52,7 @@ class JobAdmission {
   absl::StatusOr<Machine> FindMachine(const std::string& machine) const;
   absl::StatusOr<v1::ModelVersion> FindModel(const std::string& name) const;
   absl::StatusOr<v1::Dataset> FindDataset(const std::string& name) const;
+  absl::Status CheckRoom(const v1::CheckpointOptions& options, int64_t checkpoint_bytes) const;
 
   const Parts parts_;
 };

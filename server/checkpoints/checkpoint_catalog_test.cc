@@ -1,0 +1,270 @@
+#include "server/checkpoints/checkpoint_catalog.h"
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "runtime/base/posix_file_system.h"
+#include "runtime/base/virtual_clock.h"
+#include "server/checkpoints/checkpoint_folder_for_test.h"
+#include "server/database/database.h"
+#include "server/database/request_log.h"
+#include "server/errors/errors.h"
+#include "server/jobs/memory_job_store.h"
+#include "server/resources/resource_table.h"
+
+namespace megatrain {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+const RequestKey kNoKey = {"Test", "", ""};
+
+class CheckpointCatalogTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = absl::StrCat(::testing::TempDir(), "/",
+                           ::testing::UnitTest::GetInstance()->current_test_info()->name());
+    std::filesystem::create_directories(folder_);
+    auto database =
+        Database::Open(folder_ + "/db", {RequestLogMigration(), ResourceTableMigration()});
+    ASSERT_TRUE(database.ok()) << database.status();
+    database_ = *std::move(database);
+    AddJob("a");
+    Restart();
+  }
+
+  void Restart() {
+    catalog_.reset();
+    auto catalog = CheckpointCatalog::Open(
+        {*database_, files_, clock_, jobs_, folder_ + "/jobs",
+         [this](int64_t freed_bytes) { freed_bytes_ += freed_bytes; },
+         [this](const std::string& finding) { findings_.push_back(finding); }});
+    ASSERT_TRUE(catalog.ok()) << catalog.status();
+    catalog_ = *std::move(catalog);
+  }
+
+  void AddJob(const std::string& id, int64_t keep_last = 2, const std::string& forked_from = "") {
+    v1::Job job;
+    job.set_name("jobs/" + id);
+    job.set_state(v1::JOB_STATE_RUNNING);
+    job.set_forked_from(forked_from);
+    job.mutable_spec()->mutable_checkpoint()->set_keep_last(keep_last);
+    ASSERT_TRUE(jobs_.Create(kNoKey, job).ok());
+  }
+
+  std::string FolderOf(const std::string& id) { return folder_ + "/jobs/" + id + "/checkpoints"; }
+
+  JobRecord Job(const std::string& id = "a") { return *jobs_.Get("jobs/" + id); }
+
+  // As the engine does, and then the controller.
+  v1::Checkpoint Save(const FolderForTest& options) {
+    const std::string id = MakeCheckpointFolder(FolderOf("a"), options);
+    const auto committed = catalog_->Commit(Job(), id);
+    EXPECT_TRUE(committed.ok()) << committed.status();
+    return *committed;
+  }
+
+  std::vector<int64_t> Steps() {
+    std::vector<int64_t> steps;
+    const auto rows = catalog_->List("jobs/a", 0, -1);
+    for (const auto& [number, row] : *rows) {
+      steps.push_back(row.step());
+      EXPECT_TRUE(std::filesystem::exists(row.path())) << row.path();
+    }
+    return steps;
+  }
+
+  std::string StartOf(const JobRecord& record) {
+    const auto start = catalog_->StartOf(record);
+    EXPECT_TRUE(start.ok()) << start.status();
+    return start->has_value() ? (*start)->name() : "";
+  }
+
+  static std::string Name(int64_t step) {
+    return absl::StrCat("jobs/a/checkpoints/step-0000000", step);
+  }
+
+  std::string folder_;
+  PosixFileSystem files_;
+  VirtualClock clock_;
+  MemoryJobStore jobs_;
+  std::unique_ptr<Database> database_;
+  int64_t freed_bytes_ = 0;
+  std::vector<std::string> findings_;
+  std::unique_ptr<CheckpointCatalog> catalog_;
+};
+
+TEST_F(CheckpointCatalogTest, OldOnesGoWhenTheNextIsCommitted) {
+  EXPECT_EQ(StartOf(Job()), "");
+  const int64_t size_bytes = Save({.step = 1}).size_bytes();
+  Save({.step = 2});
+  EXPECT_EQ(freed_bytes_, 0);
+  Save({.step = 3});
+  EXPECT_THAT(Steps(), ElementsAre(3, 2));
+  EXPECT_EQ(freed_bytes_, size_bytes);
+  EXPECT_EQ(StartOf(Job()), Name(3));
+  catalog_.reset();  // what it removes in the background is gone
+  EXPECT_FALSE(std::filesystem::exists(FolderOf("a") + "/step-00000001"));
+  for (const auto& entry : std::filesystem::directory_iterator(FolderOf("a"))) {
+    EXPECT_TRUE(entry.path().filename().string().starts_with("step-")) << entry.path();
+  }
+}
+
+TEST_F(CheckpointCatalogTest, TheBestByEvaluationStays) {
+  Save({.step = 1, .loss = 0.5});
+  Save({.step = 2, .loss = 0.7});
+  Save({.step = 3, .loss = 0.6});
+  Save({.step = 4});
+  EXPECT_THAT(Steps(), ElementsAre(4, 3, 1));
+  EXPECT_EQ(*catalog_->Best(Job().job), Name(1));
+  Save({.step = 5, .loss = 0.4});
+  EXPECT_THAT(Steps(), ElementsAre(5, 4));
+  EXPECT_EQ(*catalog_->Best(Job().job), Name(5));
+}
+
+TEST_F(CheckpointCatalogTest, CommitIsIdempotentAndRefusesWhatIsNotThere) {
+  const v1::Checkpoint first = Save({.step = 1});
+  const auto again = catalog_->Commit(Job(), "step-00000001");
+  EXPECT_EQ(again->uid(), first.uid());
+  EXPECT_TRUE(absl::IsDataLoss(catalog_->Commit(Job(), "step-00000009").status()));
+  const std::string id = MakeCheckpointFolder(FolderOf("a"), {.step = 2});
+  std::ofstream(FolderOf("a") + "/" + id + "/weights_hi.bin") << "short";
+  EXPECT_TRUE(absl::IsDataLoss(catalog_->Commit(Job(), id).status()));
+  EXPECT_THAT(Steps(), ElementsAre(1));
+}
+
+TEST_F(CheckpointCatalogTest, AtStartTheDiskIsTheTruth) {
+  Save({.step = 1});
+  Save({.step = 2});
+  MakeCheckpointFolder(FolderOf("a"), {.step = 3});  // committed, and the server died
+  std::filesystem::create_directories(FolderOf("a") + "/tmp-step-00000004");
+  std::filesystem::create_directories(FolderOf("a") + "/step-00000005");  // no manifest
+  std::filesystem::remove(FolderOf("a") + "/step-00000001/manifest.json");
+  MakeCheckpointFolder(FolderOf("nobody"), {.step = 6});
+  Restart();
+  EXPECT_THAT(Steps(), ElementsAre(3, 2));
+  EXPECT_FALSE(std::filesystem::exists(FolderOf("a") + "/tmp-step-00000004"));
+  EXPECT_TRUE(std::filesystem::exists(FolderOf("a") + "/step-00000005")) << "for an operator";
+  EXPECT_THAT(findings_, SizeIs(3));
+  EXPECT_THAT(*catalog_->List("", 0, -1), SizeIs(2));
+}
+
+TEST_F(CheckpointCatalogTest, OneThatWasWrittenAnewReplacesItsRow) {
+  const std::string uid = Save({.step = 1}).uid();
+  ASSERT_TRUE(catalog_->SetPinned(kNoKey, Name(1), true, "").ok());
+  MakeCheckpointFolder(FolderOf("a"), {.step = 1, .create_seconds = 100});
+  Restart();
+  const v1::Checkpoint found = catalog_->Get(Name(1))->message;
+  EXPECT_NE(found.uid(), uid);
+  EXPECT_TRUE(found.pinned());
+}
+
+TEST_F(CheckpointCatalogTest, EveryDamagedByteIsFoundAndThePreviousOneIsOffered) {
+  Save({.step = 1});
+  Save({.step = 2});
+  EXPECT_TRUE(catalog_->Verify(Name(2))->valid());
+  for (const std::string name : {"weights_hi.bin", "manifest.json"}) {
+    const std::string path = FolderOf("a") + "/step-00000002/" + name;
+    const std::string whole = *files_.ReadFile(path, 1 << 20);
+    for (size_t i = 0; i < whole.size(); ++i) {
+      std::string damaged = whole;
+      damaged[i] = static_cast<char>(damaged[i] ^ 1);
+      std::ofstream(path) << damaged;
+      const auto result = catalog_->Verify(Name(2));
+      ASSERT_TRUE(result.ok()) << result.status();
+      ASSERT_FALSE(result->valid()) << name << ", byte " << i;
+      ASSERT_THAT(result->failure(), HasSubstr(name));
+      ASSERT_EQ(StartOf(Job()), Name(1));
+    }
+    std::ofstream(path) << whole;
+    EXPECT_TRUE(catalog_->Verify(Name(2))->valid());
+    EXPECT_EQ(StartOf(Job()), Name(2)) << "it was repaired";
+  }
+}
+
+TEST_F(CheckpointCatalogTest, ARewoundJobGoesOnFromWhereItsUserWishes) {
+  AddJob("b");
+  Save({.step = 1});
+  ASSERT_TRUE(catalog_->SetPinned(kNoKey, Name(1), true, "").ok());
+  Save({.step = 2});
+  Save({.step = 3});
+  JobRecord record = Job();
+  record.wishes.start_checkpoint = Name(1);
+  record.wishes.start_after_number = catalog_->List("jobs/a", 0, 1)->front().number;
+  EXPECT_EQ(StartOf(record), Name(1));
+  // It writes the second step anew: the third is not where it stands any more.
+  const std::string id = MakeCheckpointFolder(FolderOf("a"), {.step = 2, .create_seconds = 100});
+  ASSERT_TRUE(catalog_->Commit(record, id).ok());
+  EXPECT_THAT(Steps(), ElementsAre(2, 1));
+  EXPECT_EQ(StartOf(record), Name(2));
+}
+
+TEST_F(CheckpointCatalogTest, AForkKeepsWhatItComesFromUntilItHasItsOwn) {
+  Save({.step = 1});
+  AddJob("fork", 2, Name(1));
+  EXPECT_EQ(StartOf(Job("fork")), Name(1));
+  Save({.step = 2});
+  Save({.step = 3});
+  Save({.step = 4});
+  EXPECT_THAT(Steps(), ElementsAre(4, 3, 1));
+  EXPECT_EQ(ReasonOf(catalog_->Delete(kNoKey, Name(1), false)), "CHECKPOINT_NEEDED");
+  ASSERT_TRUE(catalog_->MarkDamaged(Name(1), "adam_m.bin").ok());
+  EXPECT_TRUE(absl::IsNotFound(catalog_->StartOf(Job("fork")).status()));
+  JobRecord fork = Job("fork");
+  fork.job.set_last_checkpoint("jobs/fork/checkpoints/step-00000002");
+  ASSERT_TRUE(jobs_.Update(fork, {}).ok());
+  EXPECT_TRUE(catalog_->Delete(kNoKey, Name(1), false).ok());
+}
+
+TEST_F(CheckpointCatalogTest, OnlyWhatNobodyNeedsIsDeleted) {
+  Save({.step = 1});
+  const v1::Checkpoint second = Save({.step = 2});
+  EXPECT_EQ(ReasonOf(catalog_->Delete(kNoKey, Name(2), false)), "CHECKPOINT_NEEDED");
+  const auto pinned = catalog_->SetPinned(kNoKey, Name(1), true, "");
+  EXPECT_EQ(ReasonOf(catalog_->Delete(kNoKey, Name(1), false)), "CHECKPOINT_PINNED");
+  EXPECT_EQ(ReasonOf(catalog_->SetPinned(kNoKey, Name(1), false, "0").status()), "ETAG_MISMATCH");
+  EXPECT_TRUE(catalog_->SetPinned(kNoKey, Name(1), false, pinned->etag()).ok());
+  const RequestKey key = {"DeleteCheckpoint", "id-1", "payload"};
+  EXPECT_TRUE(catalog_->Delete(key, Name(1), /*validate_only=*/true).ok());
+  EXPECT_THAT(Steps(), ElementsAre(2, 1));
+  EXPECT_TRUE(catalog_->Delete(key, Name(1), false).ok());
+  EXPECT_TRUE(catalog_->Delete(key, Name(1), false).ok()) << "a repeat";
+  EXPECT_THAT(Steps(), ElementsAre(2));
+  JobRecord ended = Job();
+  ended.job.set_state(v1::JOB_STATE_SUCCEEDED);
+  ASSERT_TRUE(jobs_.Update(ended, {}).ok());
+  EXPECT_TRUE(catalog_->Delete(kNoKey, Name(2), false).ok());
+  EXPECT_THAT(Steps(), IsEmpty());
+  EXPECT_TRUE(absl::IsNotFound(catalog_->Delete(kNoKey, Name(2), false)));
+}
+
+TEST_F(CheckpointCatalogTest, FilesAreReadByTheirNamesOnly) {
+  Save({.step = 1});
+  const auto files = catalog_->Files(Name(1));
+  ASSERT_THAT(*files, SizeIs(2));
+  EXPECT_EQ(files->front().path(), "manifest.json");
+  EXPECT_EQ(files->back().path(), "weights_hi.bin");
+  EXPECT_EQ(files->back().size_bytes(), 16);
+  EXPECT_TRUE(catalog_->OpenFile(Name(1), "weights_hi.bin").ok());
+  EXPECT_EQ(ReasonOf(catalog_->OpenFile(Name(1), "../../log").status()), "FILE_NOT_FOUND");
+}
+
+TEST_F(CheckpointCatalogTest, AJobWithoutRoomForItsCheckpointIsTold) {
+  v1::Job job = Job().job;
+  job.mutable_plan()->set_checkpoint_bytes(1);
+  EXPECT_TRUE(catalog_->CheckRoom(job).ok());
+  job.mutable_plan()->set_checkpoint_bytes(int64_t{1} << 60);
+  EXPECT_EQ(ReasonOf(catalog_->CheckRoom(job)), "DISK_SPACE_EXCEEDED");
+}
+
+}  // namespace
+}  // namespace megatrain

@@ -1,0 +1,120 @@
+#include "server/checkpoints/checkpoint_rows.h"
+
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/status_macros.h"
+#include "runtime/checkpoint/manifest.h"
+#include "server/jobs/job_record.h"
+#include "server/names/resource_name.h"
+#include "server/resources/timestamp.h"
+
+namespace megatrain {
+namespace {
+
+// Rows have no state: what is there is complete.
+constexpr int kNoState = 0;
+
+v1::CheckpointTrigger TriggerToProto(CheckpointTrigger trigger) {
+  switch (trigger) {
+    case CheckpointTrigger::kPeriodic:
+      return v1::CHECKPOINT_TRIGGER_PERIODIC;
+    case CheckpointTrigger::kManual:
+      return v1::CHECKPOINT_TRIGGER_MANUAL;
+    case CheckpointTrigger::kPause:
+      return v1::CHECKPOINT_TRIGGER_PAUSE;
+    case CheckpointTrigger::kDrain:
+      return v1::CHECKPOINT_TRIGGER_DRAIN;
+    case CheckpointTrigger::kFinal:
+      return v1::CHECKPOINT_TRIGGER_FINAL;
+  }
+  return v1::CHECKPOINT_TRIGGER_UNSPECIFIED;
+}
+
+void Touch(v1::Checkpoint& checkpoint) {
+  const int64_t revision = checkpoint.etag().empty() ? 0 : std::stoll(checkpoint.etag());
+  checkpoint.set_etag(absl::StrCat(revision + 1));
+}
+
+// Marks the one with the lowest loss of `job`, of several the newest.
+absl::Status MarkBest(Connection& connection, const std::string& job) {
+  MT_ASSIGN_OR_RETURN(std::vector<Numbered<v1::Checkpoint>> rows,
+                      SelectCheckpoints(connection, job));
+  const v1::Checkpoint* best = nullptr;
+  for (const auto& [number, row] : rows) {
+    if (row.has_evaluation_loss() &&
+        (best == nullptr || row.evaluation_loss() < best->evaluation_loss())) {
+      best = &row;
+    }
+  }
+  for (auto& [number, row] : rows) {
+    if (row.best() != (&row == best)) {
+      row.set_best(&row == best);
+      Touch(row);
+      MT_RETURN_IF_ERROR(UpdateResource(connection, row.name(), kNoState, row));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+v1::Checkpoint DescribeCheckpoint(const std::string& job, const Checkpoint& found) {
+  const TrainingProgress& progress = found.manifest.progress;
+  v1::Checkpoint checkpoint;
+  checkpoint.set_name(absl::StrCat(job, "/checkpoints/", found.id));
+  *checkpoint.mutable_create_time() = TimestampOf(found.manifest.create_time);
+  *checkpoint.mutable_update_time() = checkpoint.create_time();
+  checkpoint.set_step(progress.step);
+  checkpoint.set_trigger(TriggerToProto(found.manifest.trigger));
+  checkpoint.set_size_bytes(found.SizeBytes());
+  checkpoint.set_path(found.path);
+  if (progress.last_evaluation.has_value() && progress.last_evaluation->step == progress.step) {
+    checkpoint.set_evaluation_loss(progress.last_evaluation->loss);
+  }
+  return checkpoint;
+}
+
+absl::StatusOr<std::vector<Numbered<v1::Checkpoint>>> SelectCheckpoints(Connection& connection,
+                                                                        const std::string& job) {
+  return ListResources<v1::Checkpoint>(connection, {.collection = job});
+}
+
+absl::StatusOr<v1::Checkpoint> InsertCheckpoint(Connection& connection, v1::Checkpoint described) {
+  const absl::StatusOr<v1::Checkpoint> known =
+      FindResource<v1::Checkpoint>(connection, described.name());
+  if (known.ok() && TimeOf(known->create_time()) == TimeOf(described.create_time())) {
+    return known;
+  }
+  if (known.ok()) {
+    described.set_pinned(known->pinned());
+    MT_RETURN_IF_ERROR(DeleteResource(connection, described.name()));
+  } else if (!absl::IsNotFound(known.status())) {
+    return known.status();
+  }
+  described.set_uid(NewUid());
+  Touch(described);
+  const std::string job = JobOfCheckpoint(described.name());
+  MT_RETURN_IF_ERROR(InsertResource(connection, job, described.name(), kNoState, described));
+  MT_RETURN_IF_ERROR(MarkBest(connection, job));
+  return FindResource<v1::Checkpoint>(connection, described.name());
+}
+
+absl::StatusOr<v1::Checkpoint> ChangeCheckpoint(
+    Connection& connection, const std::string& name, absl::Time now,
+    const std::function<void(v1::Checkpoint&)>& change) {
+  MT_ASSIGN_OR_RETURN(v1::Checkpoint row, FindResource<v1::Checkpoint>(connection, name));
+  change(row);
+  *row.mutable_update_time() = TimestampOf(now);
+  Touch(row);
+  MT_RETURN_IF_ERROR(UpdateResource(connection, name, kNoState, row));
+  return row;
+}
+
+absl::Status DeleteCheckpointRow(Connection& connection, const std::string& name) {
+  MT_RETURN_IF_ERROR(DeleteResource(connection, name));
+  return MarkBest(connection, JobOfCheckpoint(name));
+}
+
+}  // namespace megatrain

@@ -1,0 +1,42 @@
+// Rows of checkpoints in the table of resources; for the catalogue alone.
+
+#ifndef SERVER_CHECKPOINTS_CHECKPOINT_ROWS_H_
+#define SERVER_CHECKPOINTS_CHECKPOINT_ROWS_H_
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "megatrain/v1/checkpoint.pb.h"
+#include "runtime/checkpoint/checkpoint_folder.h"
+#include "server/database/connection.h"
+#include "server/resources/resource_table.h"
+
+namespace megatrain {
+
+// What clients see of a folder of `job`.
+v1::Checkpoint DescribeCheckpoint(const std::string& job, const Checkpoint& found);
+
+// All functions run in the caller's transaction.
+
+absl::StatusOr<std::vector<Numbered<v1::Checkpoint>>> SelectCheckpoints(Connection& connection,
+                                                                        const std::string& job);
+
+// Makes the row that `described` needs, and gives it. One of the same name and time of making is
+// left as it is; another one of that name is replaced, but for its pin.
+absl::StatusOr<v1::Checkpoint> InsertCheckpoint(Connection& connection, v1::Checkpoint described);
+
+// Changes a row. NOT_FOUND.
+absl::StatusOr<v1::Checkpoint> ChangeCheckpoint(Connection& connection, const std::string& name,
+                                                absl::Time now,
+                                                const std::function<void(v1::Checkpoint&)>& change);
+
+// OK when it is not there.
+absl::Status DeleteCheckpointRow(Connection& connection, const std::string& name);
+
+}  // namespace megatrain
+
+#endif  // SERVER_CHECKPOINTS_CHECKPOINT_ROWS_H_

@@ -1,0 +1,49 @@
+// What the controller needs of checkpoints: the seam to their catalogue.
+
+#ifndef SERVER_JOBS_JOB_CHECKPOINTS_H_
+#define SERVER_JOBS_JOB_CHECKPOINTS_H_
+
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "megatrain/v1/checkpoint.pb.h"
+#include "server/jobs/job_record.h"
+
+namespace megatrain {
+
+// Thread-safe. Calls block on the store, and on the disk for a manifest or a name; a tree is
+// removed in the background. An error of the disk leaves everything as it was: RESOURCE_EXHAUSTED
+// when it is full.
+class JobCheckpoints {
+ public:
+  virtual ~JobCheckpoints() = default;
+
+  // The folder in which the engine writes the job's checkpoints; made when it is not there.
+  virtual absl::StatusOr<std::string> Folder(const v1::Job& job) = 0;
+
+  // The checkpoint from which the job goes on, by its wishes: the newest that is not damaged; none
+  // when the job has none. Of a fork that has none yet, the one it was forked from: NOT_FOUND when
+  // that is gone or damaged.
+  virtual absl::StatusOr<std::optional<v1::Checkpoint>> StartOf(const JobRecord& record) = 0;
+
+  // Takes in what the engine committed as `checkpoint_id`, and removes what the job's retention
+  // does not keep any longer. Idempotent. NOT_FOUND or DATA_LOSS when no valid checkpoint is there.
+  virtual absl::StatusOr<v1::Checkpoint> Commit(const JobRecord& record,
+                                                const std::string& checkpoint_id) = 0;
+
+  // The job's best checkpoint by evaluation; empty when it has none.
+  virtual absl::StatusOr<std::string> Best(const v1::Job& job) = 0;
+
+  // No job goes on from that checkpoint any more. OK when it does not exist.
+  virtual absl::Status MarkDamaged(const std::string& name, const std::string& damage) = 0;
+
+  // RESOURCE_EXHAUSTED, with the reason DISK_SPACE_EXCEEDED and the numbers, when the disk has no
+  // room for the next checkpoint of the job.
+  virtual absl::Status CheckRoom(const v1::Job& job) = 0;
+};
+
+}  // namespace megatrain
+
+#endif  // SERVER_JOBS_JOB_CHECKPOINTS_H_

@@ -1,0 +1,94 @@
+// What the parts of the controller share; for them alone.
+
+#ifndef SERVER_JOBS_JOB_CONTROLLER_CURRENT_H_
+#define SERVER_JOBS_JOB_CONTROLLER_CURRENT_H_
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/base/mutex.h"
+#include "server/jobs/job_controller.h"
+
+namespace megatrain {
+
+// The phase of a job whose weights are complete on disk and become a version.
+inline constexpr char kPublishingPhase[] = "publishing";
+
+// Answers of the materials on their way to the controller's thread; outlives the controller as
+// long as an answer is out.
+class JobController::Inbox {
+ public:
+  explicit Inbox(std::function<void()> wake) : wake_(std::move(wake)) {}
+
+  struct Answer {
+    int64_t number = 0;
+    absl::Status status;
+    JobMaterials::Prepared prepared;
+    std::string version;
+  };
+
+  void Put(Answer answer) {
+    MutexLock lock(&mutex_);
+    if (!closed_) {
+      answers_.push_back(std::move(answer));
+      wake_();
+    }
+  }
+
+  std::vector<Answer> TakeAll() {
+    MutexLock lock(&mutex_);
+    return std::exchange(answers_, {});
+  }
+
+  // No wake after this.
+  void Close() {
+    MutexLock lock(&mutex_);
+    closed_ = true;
+  }
+
+ private:
+  const std::function<void()> wake_;
+  Mutex mutex_;
+  std::vector<Answer> answers_ ABSL_GUARDED_BY(mutex_);
+  bool closed_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+struct JobController::Current {
+  enum class Stage {
+    kReserved,    // chosen; to be prepared
+    kPreparing,   // the materials work
+    kPrepared,    // its start is to be chosen
+    kChosen,      // to be started once that is saved
+    kRunning,     // the engine works
+    kMustStop,    // the engine is to be stopped once that is saved
+    kStopping,    // the engine stops
+    kTrained,     // to be published once that is saved
+    kPublishing,  // the materials work
+    kEnded,       // final, paused or back in the queue, once that is saved
+  };
+  // Why the engine ends the run before its end.
+  enum class StopReason { kNone, kCancel, kPause, kDrain };
+
+  // The engine is to be asked for it, once what it follows from is saved.
+  struct SaveRequest {
+    v1::CheckpointTrigger trigger;
+    bool then_stop;
+  };
+
+  JobChange change;
+  Stage stage;
+  StopReason stop_reason = StopReason::kNone;
+  int64_t number = 0;  // of the preparation, run or publication that is out
+  JobMaterials::Prepared prepared;
+  std::optional<v1::Checkpoint> start;  // from which the run goes on
+  std::string checkpoint_folder;
+  std::optional<SaveRequest> save;
+};
+
+}  // namespace megatrain
+
+#endif  // SERVER_JOBS_JOB_CONTROLLER_CURRENT_H_

@@ -1,0 +1,339 @@
+// News of the current job: wishes, answers, events of its run.
+
+#include <utility>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/status_macros.h"
+#include "server/errors/errors.h"
+#include "server/jobs/job_controller.h"
+#include "server/jobs/job_controller_current.h"
+
+namespace megatrain {
+namespace {
+
+// The engine's reason for a checkpoint that is not what its manifest says.
+constexpr char kCheckpointCorrupt[] = "CHECKPOINT_CORRUPT";
+constexpr char kExportingPhase[] = "exporting";
+// Another attempt would most likely stall too, and after as long.
+constexpr char kEngineStalled[] = "ENGINE_STALLED";
+// A run that ended by a stop.
+constexpr char kEngineStopped[] = "ENGINE_STOPPED";
+
+v1::JobReason CancelledReason() {
+  return MakeReason("CANCELLED_BY_USER", "the job was cancelled by a user");
+}
+
+v1::JobReason ServerStoppedReason() {
+  return MakeReason("SERVER_STOPPED", "the server was stopped");
+}
+
+v1::JobReason HeldReason() {
+  return MakeReason("PAUSED_BY_USER", "the job was paused before its first step");
+}
+
+}  // namespace
+
+void JobController::TakeWishes(const std::vector<JobRecord>& jobs, absl::Time now) {
+  for (const JobRecord& record : jobs) {
+    if (current_ == nullptr || record.job.name() != current_->change.job().name()) {
+      continue;
+    }
+    current_->change.SetWishes(record.wishes);
+    if (record.wishes.cancel) {
+      TakeCancel(now);
+    } else if (record.wishes.pause) {
+      TakePause(now);
+    }
+    TakeSave();
+  }
+}
+
+void JobController::TakeCancel(absl::Time now) {
+  using Stage = Current::Stage;
+  if (current_->stop_reason == Current::StopReason::kCancel) {
+    return;
+  }
+  switch (current_->stage) {
+    case Stage::kReserved:
+    case Stage::kPreparing:
+    case Stage::kPrepared:
+    case Stage::kChosen:
+      parts_.materials.StopPreparing(current_->change.job().name());
+      EndCurrent(v1::JOB_STATE_CANCELLED, CancelledReason(), now);
+      return;
+    case Stage::kRunning:
+    case Stage::kMustStop:
+      current_->stage = Stage::kMustStop;
+      [[fallthrough]];
+    case Stage::kStopping:
+      current_->stop_reason = Current::StopReason::kCancel;
+      current_->change.SetState(v1::JOB_STATE_CANCELLING, now);
+      return;
+    case Stage::kTrained:
+    case Stage::kPublishing:
+    case Stage::kEnded:
+      return;  // too late, or for the next tick
+  }
+}
+
+void JobController::TakePause(absl::Time now) {
+  using Stage = Current::Stage;
+  switch (current_->stage) {
+    case Stage::kReserved:
+    case Stage::kPreparing:
+    case Stage::kPrepared:
+    case Stage::kChosen:
+      parts_.materials.StopPreparing(current_->change.job().name());
+      PutBackCurrent(HeldReason(), /*counts=*/false, now);
+      return;
+    case Stage::kRunning:
+      if (current_->stop_reason == Current::StopReason::kNone) {
+        current_->stop_reason = Current::StopReason::kPause;
+        StopWithState(v1::CHECKPOINT_TRIGGER_PAUSE, now);
+      }
+      return;
+    default:
+      return;  // it stops anyway, or is too far
+  }
+}
+
+void JobController::TakeDrain(absl::Time now) {
+  using Stage = Current::Stage;
+  if (!draining_ || current_ == nullptr) {
+    return;
+  }
+  switch (current_->stage) {
+    case Stage::kReserved:
+    case Stage::kPreparing:
+    case Stage::kPrepared:
+    case Stage::kChosen:
+      parts_.materials.StopPreparing(current_->change.job().name());
+      PutBackCurrent(ServerStoppedReason(), /*counts=*/false, now);
+      return;
+    case Stage::kRunning:
+      if (current_->stop_reason == Current::StopReason::kNone) {
+        current_->stop_reason = Current::StopReason::kDrain;
+        StopWithState(v1::CHECKPOINT_TRIGGER_DRAIN, now);
+      }
+      if (current_->change.job().phase() == kHoldingPhase) {
+        current_->stage = Stage::kMustStop;  // nobody is left who could make room
+      }
+      return;
+    default:
+      return;
+  }
+}
+
+// Before its first step there is no state to save; at its end it is sooner over than stopped.
+void JobController::StopWithState(v1::CheckpointTrigger trigger, absl::Time now) {
+  if (current_->change.job().state() != v1::JOB_STATE_RUNNING) {
+    current_->stage = Current::Stage::kMustStop;
+    return;
+  }
+  if (current_->change.job().phase() == kExportingPhase) {
+    current_->stop_reason = Current::StopReason::kNone;
+    return;
+  }
+  current_->change.SetState(v1::JOB_STATE_PAUSING, now);
+  current_->save = {trigger, /*then_stop=*/true};
+}
+
+void JobController::TakeSave() {
+  const JobRecord& record = current_->change.record();
+  const bool can_save =
+      current_->stage == Current::Stage::kRunning &&
+      (record.job.state() == v1::JOB_STATE_RUNNING || record.job.state() == v1::JOB_STATE_PAUSING);
+  if (can_save && record.wishes.save_count > record.saves_asked) {
+    current_->change.SetSavesAsked(record.wishes.save_count);
+    if (!current_->save.has_value()) {
+      current_->save = {v1::CHECKPOINT_TRIGGER_MANUAL, /*then_stop=*/false};
+    }
+  }
+}
+
+void JobController::TakeAnswers(absl::Time now) {
+  using Stage = Current::Stage;
+  for (Inbox::Answer& answer : inbox_->TakeAll()) {
+    if (current_ == nullptr || answer.number != current_->number) {
+      continue;  // of a job that was cancelled meanwhile
+    }
+    const std::string code = ReasonOf(answer.status);
+    const std::string message(answer.status.message());
+    if (current_->stage == Stage::kPreparing) {
+      current_->prepared = std::move(answer.prepared);
+      current_->stage = Stage::kPrepared;
+      if (!answer.status.ok()) {
+        EndCurrent(v1::JOB_STATE_FAILED,
+                   MakeReason(code.empty() ? "PREPARATION_FAILED" : code, message), now);
+      }
+    } else if (current_->stage == Stage::kPublishing) {
+      current_->change.SetOutputVersion(answer.version);
+      EndCurrent(answer.status.ok() ? v1::JOB_STATE_SUCCEEDED : v1::JOB_STATE_FAILED,
+                 answer.status.ok()
+                     ? v1::JobReason()
+                     : MakeReason(code.empty() ? "OUTPUT_NOT_STORED" : code, message),
+                 now);
+    }
+  }
+}
+
+// An event stays until what it needs of the store is done.
+absl::Status JobController::TakeRunnerEvents(absl::Time now) {
+  for (RunnerEvent& event : parts_.runner.TakeEvents()) {
+    events_.push_back(std::move(event));
+  }
+  while (!events_.empty()) {
+    MT_RETURN_IF_ERROR(TakeRunnerEvent(events_.front(), now));
+    events_.pop_front();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status JobController::TakeRunnerEvent(const RunnerEvent& event, absl::Time now) {
+  using Stage = Current::Stage;
+  if (current_ == nullptr || event.run != current_->number ||
+      (current_->stage != Stage::kRunning && current_->stage != Stage::kMustStop &&
+       current_->stage != Stage::kStopping)) {
+    return absl::OkStatus();
+  }
+  if (const auto* engine_event = std::get_if<engine::v1::RunJobEvent>(&event.kind)) {
+    return TakeEngineEvent(*engine_event, now);
+  }
+  if (const auto* died = std::get_if<EngineDied>(&event.kind)) {
+    TakeRunEnd(died->reason, /*engine_died=*/true, now);
+  } else {
+    TakeRunEnd(MakeReason(kEngineStopped, "the engine stopped the job unasked"),
+               /*engine_died=*/false, now);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status JobController::TakeEngineEvent(const engine::v1::RunJobEvent& event, absl::Time now) {
+  JobChange& change = current_->change;
+  switch (event.kind_case()) {
+    case engine::v1::RunJobEvent::kPhase:
+      change.SetPhase(event.phase(), now);
+      Log(change.job(), now, event.phase());
+      break;
+    case engine::v1::RunJobEvent::kStep:
+      change.AddStep(event.step());
+      parts_.observer.OnStep(change.job(), event.step());
+      break;
+    case engine::v1::RunJobEvent::kLogLine:
+      Log(change.job(), now, event.log_line());
+      break;
+    case engine::v1::RunJobEvent::kStarted:
+      change.SetStarted(event.started(), now);
+      if (change.job().state() == v1::JOB_STATE_PREPARING) {
+        change.SetState(v1::JOB_STATE_RUNNING, now);
+      }
+      break;
+    case engine::v1::RunJobEvent::kStreams:
+      change.SetPeakHostBytes(event.streams().peak_host_bytes());
+      parts_.observer.OnFigures(event.streams());
+      break;
+    case engine::v1::RunJobEvent::kCheckpoint:
+      return TakeCheckpoint(event.checkpoint(), now);
+    case engine::v1::RunJobEvent::kCheckpointFailed:
+      TakeCheckpointFailure(event.checkpoint_failed(), now);
+      break;
+    case engine::v1::RunJobEvent::kEvaluation:
+      change.AddEvaluation(event.evaluation());
+      parts_.observer.OnEvaluation(change.job(), event.evaluation());
+      break;
+    case engine::v1::RunJobEvent::kPaused:
+      change.SetPeakHostBytes(event.paused().peak_host_bytes());
+      TakePaused(now);
+      break;
+    case engine::v1::RunJobEvent::kFinished:
+      TakeTrained(event.finished(), now);
+      break;
+    case engine::v1::RunJobEvent::kFailed:
+      return TakeFailed(event.failed(), now);
+    case engine::v1::RunJobEvent::KIND_NOT_SET:
+      break;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status JobController::TakeCheckpoint(const engine::v1::CheckpointSaved& saved,
+                                           absl::Time now) {
+  JobChange& change = current_->change;
+  const absl::StatusOr<v1::Checkpoint> checkpoint =
+      parts_.checkpoints.Commit(change.record(), saved.checkpoint_id());
+  if (absl::IsNotFound(checkpoint.status()) || absl::IsDataLoss(checkpoint.status())) {
+    Log(change.job(), now,
+        absl::StrCat("checkpoint ", saved.checkpoint_id(),
+                     " is not valid: ", std::string(checkpoint.status().message())));
+    return absl::OkStatus();
+  }
+  MT_RETURN_IF_ERROR(checkpoint.status());
+  MT_ASSIGN_OR_RETURN(const std::string best, parts_.checkpoints.Best(change.job()));
+  change.AddCheckpoint(*checkpoint, best, now);
+  Log(change.job(), now, absl::StrCat("checkpoint ", saved.checkpoint_id(), " is committed"));
+  parts_.observer.OnCheckpoint(change.job(), saved);
+  return absl::OkStatus();
+}
+
+void JobController::TakeCheckpointFailure(const v1::CheckpointFailure& failure, absl::Time now) {
+  current_->change.AddCheckpointFailure(failure, now);
+  Log(current_->change.job(), now,
+      absl::StrCat("holds, since its state could not be saved: ", failure.reason().message()));
+  parts_.observer.OnCheckpointFailure(current_->change.job(), failure);
+}
+
+void JobController::TakePaused(absl::Time now) {
+  if (current_->stop_reason != Current::StopReason::kPause) {
+    TakeRunEnd(ServerStoppedReason(), /*engine_died=*/false, now);
+    return;
+  }
+  current_->change.Pause(now);
+  current_->stage = Current::Stage::kEnded;
+  Log(current_->change.job(), now, "paused");
+}
+
+void JobController::TakeTrained(const engine::v1::Finished& finished, absl::Time now) {
+  if (current_->stop_reason == Current::StopReason::kCancel) {
+    TakeRunEnd(CancelledReason(), /*engine_died=*/false, now);
+    return;
+  }
+  JobChange& change = current_->change;
+  change.SetPeakHostBytes(finished.peak_host_bytes());
+  change.SetStoppedEarly(finished.stopped_early());
+  if (change.job().state() != v1::JOB_STATE_RUNNING) {
+    change.SetState(v1::JOB_STATE_RUNNING, now);
+  }
+  change.SetPhase(kPublishingPhase, now);
+  current_->stage = Current::Stage::kTrained;
+}
+
+// From a damaged checkpoint the job goes back into the queue, and then on from the one before.
+absl::Status JobController::TakeFailed(const v1::JobReason& reason, absl::Time now) {
+  if (reason.code() != kCheckpointCorrupt || !current_->start.has_value() ||
+      current_->stop_reason == Current::StopReason::kCancel) {
+    TakeRunEnd(reason, /*engine_died=*/false, now);
+    return absl::OkStatus();
+  }
+  MT_RETURN_IF_ERROR(parts_.checkpoints.MarkDamaged(current_->start->name(), reason.message()));
+  PutBackCurrent(reason, /*counts=*/false, now);
+  return absl::OkStatus();
+}
+
+void JobController::TakeRunEnd(const v1::JobReason& reason, bool engine_died, absl::Time now) {
+  if (current_->stop_reason == Current::StopReason::kCancel) {
+    EndCurrent(v1::JOB_STATE_CANCELLED, CancelledReason(), now);
+  } else if (current_->stop_reason == Current::StopReason::kDrain) {
+    parts_.observer.OnDrained(current_->change.job());
+    PutBackCurrent(ServerStoppedReason(), /*counts=*/false, now);
+  } else if (current_->stop_reason == Current::StopReason::kPause &&
+             reason.code() == kEngineStopped) {
+    PutBackCurrent(HeldReason(), /*counts=*/false, now);
+  } else if (engine_died && reason.code() != kEngineStalled && current_->change.CanRetry()) {
+    PutBackCurrent(reason, /*counts=*/true, now);
+  } else {
+    EndCurrent(v1::JOB_STATE_FAILED, reason, now);
+  }
+}
+
+}  // namespace megatrain

@@ -1,0 +1,90 @@
+#include "server/jobs/job_wish.h"
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/status_macros.h"
+#include "server/errors/errors.h"
+
+namespace megatrain {
+namespace {
+
+std::string StateWord(const v1::Job& job) {
+  return v1::JobState_Name(job.state()).substr(sizeof("JOB_STATE_") - 1);
+}
+
+absl::Status WrongState(const v1::Job& job, const std::string& reason, const std::string& text) {
+  return PreconditionFailed(job.name(), reason, absl::StrCat(job.name(), " ", text),
+                            {{"job", job.name()}, {"state", StateWord(job)}});
+}
+
+absl::Status CheckAlive(const JobRecord& record) {
+  MT_RETURN_IF_ERROR(CheckNotEnded(record.job));
+  if (record.wishes.cancel || record.job.state() == v1::JOB_STATE_CANCELLING) {
+    return WrongState(record.job, "JOB_CANCELLING", "is being cancelled");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ApplySave(JobRecord& record) {
+  if (record.job.state() != v1::JOB_STATE_RUNNING && record.job.state() != v1::JOB_STATE_PAUSING) {
+    return WrongState(record.job, "JOB_NOT_RUNNING",
+                      absl::StrCat("does no steps now: it is ", StateWord(record.job),
+                                   "; only a RUNNING job can be saved"));
+  }
+  ++record.wishes.save_count;
+  return absl::OkStatus();
+}
+
+absl::Status ApplyResume(const JobWish& wish, JobRecord& record) {
+  const bool holds = record.job.phase() == kHoldingPhase;
+  if (!record.wishes.pause && !holds && record.job.state() != v1::JOB_STATE_PAUSED) {
+    return WrongState(record.job, "JOB_NOT_PAUSED",
+                      absl::StrCat("is not paused: it is ", StateWord(record.job)));
+  }
+  if (!wish.start_checkpoint.empty()) {
+    if (record.job.state() != v1::JOB_STATE_PAUSED && record.job.state() != v1::JOB_STATE_QUEUED) {
+      return WrongState(record.job, "JOB_NOT_PAUSED",
+                        absl::StrCat("cannot go on from a checkpoint: it is ",
+                                     StateWord(record.job), "; pause it first"));
+    }
+    record.wishes.start_checkpoint = wish.start_checkpoint;
+    record.wishes.start_after_number = wish.start_after_number;
+  }
+  record.wishes.pause = false;
+  record.wishes.save_count += holds ? 1 : 0;
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CheckCancellable(const v1::Job& job) {
+  return job.state() == v1::JOB_STATE_CANCELLED ? absl::OkStatus() : CheckNotEnded(job);
+}
+
+absl::Status CheckNotEnded(const v1::Job& job) {
+  return IsFinal(job.state())
+             ? WrongState(job, "JOB_ENDED",
+                          absl::StrCat("has ended already: it is ", StateWord(job)))
+             : absl::OkStatus();
+}
+
+absl::Status ApplyWish(const JobWish& wish, JobRecord& record) {
+  if (wish.kind == JobWish::Kind::kCancel) {
+    MT_RETURN_IF_ERROR(CheckCancellable(record.job));
+    record.wishes.cancel = true;
+    return absl::OkStatus();
+  }
+  MT_RETURN_IF_ERROR(CheckAlive(record));
+  switch (wish.kind) {
+    case JobWish::Kind::kSave:
+      return ApplySave(record);
+    case JobWish::Kind::kResume:
+      return ApplyResume(wish, record);
+    case JobWish::Kind::kPause:
+    case JobWish::Kind::kCancel:
+      break;
+  }
+  record.wishes.pause = true;
+  return absl::OkStatus();
+}
+
+}  // namespace megatrain
