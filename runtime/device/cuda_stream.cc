@@ -82,6 +82,7 @@ class DeviceLane final : public CudaLane {
   }
 
   void Await(const RecordPoint& point, WaitReason reason) override {
+    timer_.EndLap(WaitReason::kNoWork);  // it waits since now, not since its last work
     timer_.Begin(reason);
     shared_.AwaitLaunched(point);
     if (point.event != nullptr) {

@@ -128,7 +128,9 @@ std::string ToJson(const Machine& machine) {
   nlohmann::ordered_json json = {{"name", machine.name},
                                  {"backend", std::string(BackendName(machine.profile.backend))}};
   for (const Size& size : kSizes) {
-    json[size.key] = machine.profile.*size.value;
+    if (const int64_t bytes = machine.profile.*size.value; bytes > 0) {
+      json[size.key] = bytes;  // absent: not known
+    }
   }
   for (const Speed& speed : kSpeeds) {
     json["speeds"][speed.key] = machine.profile.speeds.*speed.value;
