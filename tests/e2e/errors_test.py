@@ -121,8 +121,20 @@ class ErrorsTest(unittest.TestCase):
         self.check(result, 3, "models/toy", "model ls")
 
     def test_absent_job(self) -> None:
-        for verb in ("watch", "show", "logs", "fork", "cancel"):
+        for verb in ("watch", "show", "logs", "pause", "resume", "fork", "cancel"):
             self.check(self.world.cli(verb, "absent"), 3, "jobs/absent", "ps -a")
+
+    def test_absent_checkpoint(self) -> None:
+        name = "absent/step-00000001"
+        for arguments in (
+            ("checkpoint", "verify", name),
+            ("checkpoint", "pin", name),
+            ("checkpoint", "rm", name, "--yes"),
+            ("checkpoint", "download", name, self.world.folder / "fetched"),
+            ("fork", name),
+        ):
+            full = "jobs/absent/checkpoints/step-00000001"
+            self.check(self.world.cli(*arguments), 3, full, "checkpoint ls")
 
     def test_port_in_use(self) -> None:
         other = Daemon(self.world.folder)

@@ -214,6 +214,7 @@ class World:
         """What lies under the state folder beyond what a daemon that did nothing has."""
         kept = {"db.sqlite", "db.sqlite-wal", "db.sqlite-shm", "lock", "address"}
         kept |= {"metrics_address", "engine.sock", "engine.log", "tmp/prepare.zip"}
+        kept |= {"machine/profile.json"}
         return sorted(
             str(path.relative_to(self.daemon.state))
             for path in self.daemon.state.rglob("*")
