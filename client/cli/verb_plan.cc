@@ -76,8 +76,8 @@ void AddPlan(CLI::App& app, Verb& chosen) {
   verb->add_option("--model-config", flags->model_config,
                    "A config.json in place of the job's model: any known shape can be planned");
   verb->add_option("--machine", flags->machine,
-                   "Plans for another machine: h200-1536g, rtx3090-128g, a100-pcie, or a file with "
-                   "what an engine measured of its own (machine/profile.json in a state folder)");
+                   "Plans for another machine: h200-1536g, rtx3090-128g, a100-pcie, or a file of "
+                   "its speeds and sizes: an engine's machine/profile.json with sizes added");
   verb->add_option("--set", flags->settings, "Lays key=value over the file: train.batch_rows=64")
       ->allow_extra_args(false);
   verb->footer(

@@ -18,7 +18,7 @@ struct Machine {
   MachineProfile profile;
 };
 
-// One JSON object, whose keys docs/GPU.md lists.
+// One JSON object, whose keys docs/GPU.md lists; without sizes that are 0, which are not known.
 std::string ToJson(const Machine& machine);
 
 // INVALID_ARGUMENT names the key that is missing, unknown or out of range.

@@ -18,6 +18,16 @@ TEST(MachineFileTest, WhatIsWrittenIsRead) {
   }
 }
 
+// What an engine keeps: its sizes come and go, and are not in it.
+TEST(MachineFileTest, SizesMayBeUnknown) {
+  const Machine machine{.name = "measured", .profile = {.backend = Backend::kCpu, .speeds = {}}};
+  const absl::StatusOr<Machine> read = ParseMachine(ToJson(machine));
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->name, "measured");
+  EXPECT_EQ(read->profile.backend, Backend::kCpu);
+  EXPECT_EQ(read->profile.device_memory_bytes, 0);
+}
+
 // The message of a text's refusal; "" when it is none.
 std::string Refusal(const std::string& json) {
   return std::string(ParseMachine(json).status().message());

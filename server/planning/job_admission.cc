@@ -134,7 +134,16 @@ absl::StatusOr<v1::Plan> JobAdmission::Plan(v1::TrainingSpec spec,
 
 absl::StatusOr<Machine> JobAdmission::FindMachine(const std::string& machine) const {
   if (!machine.empty()) {
-    return machine.front() == '{' ? ParseMachine(machine) : MachineByName(machine);
+    MT_ASSIGN_OR_RETURN(Machine found,
+                        machine.front() == '{' ? ParseMachine(machine) : MachineByName(machine));
+    const MachineProfile& profile = found.profile;
+    if (profile.host_available_bytes == 0 ||
+        (profile.backend == Backend::kCuda && profile.device_memory_bytes == 0)) {
+      return absl::InvalidArgumentError(
+          "machine: a plan needs its host_available_bytes, and of a GPU device_memory_bytes; what "
+          "an engine keeps of its own machine has neither: add them");
+    }
+    return found;
   }
   MT_ASSIGN_OR_RETURN(const MachineProfile profile, parts_.machine());
   return Machine{.name = "this server's", .profile = profile};
