@@ -42,7 +42,7 @@ std::string InWords(const std::string& name) {
       {"bus_down", "the bus from the GPU"},
       {"host_updates", "the optimizer on the processors"},
       {"device_updates", "the optimizer on the GPU"},
-      {"bus", "the bus, both ways,"},
+      {"bus_bandwidth", "the bus, both ways,"},
       {"device_bandwidth", "the GPU's memory bandwidth"},
       {"device_memory", "GPU memory"},
       {"host_memory", "host memory"}};

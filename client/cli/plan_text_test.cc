@@ -65,6 +65,10 @@ TEST(PlanTextTest, ExplainsWhereTimeAndMemoryGo) {
   gain->set_resource("device_memory");
   gain->set_amount("16 GiB more");
   gain->set_saved_seconds(0.25);
+  gain = plan.add_gains();
+  gain->set_resource("bus_bandwidth");
+  gain->set_amount("twice as fast");
+  gain->set_saved_seconds(0.5);
   for (const auto& [place, count] : {std::pair("device", 1), std::pair("pinned_host", 29)}) {
     v1::PlanePlacement* plane = plan.add_planes();
     plane->set_plane("weights");
@@ -77,7 +81,7 @@ TEST(PlanTextTest, ExplainsWhereTimeAndMemoryGo) {
         "28.0 GiB  AdamW's first moments, fp32", "weights, by unit: 1 on the GPU, 29 in pinned",
         "about 4 s, 16384 tokens a second; set by the GPU's arithmetic",
         "1 s ( 25 %)  the bus to the GPU", "GPU memory 16 GiB more: 0.25 s less a step",
-        "verdict: it fits"}) {
+        "the bus, both ways, twice as fast: 0.5 s less a step", "verdict: it fits"}) {
     EXPECT_THAT(text, HasSubstr(part));
   }
 }

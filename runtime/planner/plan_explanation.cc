@@ -43,7 +43,7 @@ void CountUnit(const PipelineOptions& options, int unit, Planes& planes) {
                                    : PassesOverBus(update)            ? "pinned_host"
                                                                       : "pageable_host");
   planes.Count("updates", update == UpdatePlacement::kDevice ? "device"
-                          : PassesOverBus(update)            ? "bus"
+                          : PassesOverBus(update)            ? "bus_bandwidth"
                                                              : "host");
 }
 

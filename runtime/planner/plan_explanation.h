@@ -24,7 +24,8 @@ struct PlanePlacement {
 
 // What a step would gain from more of a resource.
 struct ResourceGain {
-  std::string resource;  // device_memory, host_memory, device_bandwidth, bus, compute, host_updates
+  std::string resource;  // device_memory, host_memory, device_bandwidth, bus_bandwidth, compute,
+                         // host_updates
   std::string amount;    // such as "16 GiB more"
   double saved_seconds = 0;
 };
