@@ -4,30 +4,10 @@
 
 namespace megatrain {
 
-std::vector<std::string> Ablations() {
-  return {kWithoutDoubleBuffering, kWithoutSlabPool, kWithoutOverlap, kWithoutDeviceOptimizer,
-          kWithoutKeptActivations};
-}
+namespace {
 
-void AddBenchmarkFlags(CLI::App& app, BenchmarkFlags& flags) {
-  app.add_option("--shape", flags.shape, "Shape of the model")->check(CLI::IsMember(ShapeNames()));
-  app.add_option("--layers", flags.layers, "Layers; 0: the shape's own")
-      ->check(CLI::Range(0, 1000));
-  app.add_option("--width", flags.width, "Times that heads, hidden size and MLP are as wide");
-  app.add_option("--tokens", flags.tokens, "Tokens of a step")->check(CLI::PositiveNumber);
-  app.add_option("--sequence-length", flags.sequence_length, "Tokens of a row")
-      ->check(CLI::PositiveNumber);
-  app.add_option("--micro-batch-tokens", flags.micro_batch_tokens,
-                 "Tokens of a micro-batch, cut to whole rows; 0: the planner's choice")
-      ->check(CLI::NonNegativeNumber);
-  app.add_option("--steps", flags.steps, "Steps that are timed")->check(CLI::Range(1, 1000000));
-  app.add_option("--warm-up", flags.warm_up, "Steps before them")->check(CLI::Range(0, 1000000));
-  app.add_option("--profile-steps", flags.profile_steps, "Steps after them that are traced")
-      ->check(CLI::Range(0, 1000));
-  app.add_option("--hbm-limit-gib", flags.hbm_limit_gib, "Device memory to use; 0: what there is")
-      ->check(CLI::NonNegativeNumber);
-  app.add_option("--host-limit-gib", flags.host_limit_gib, "Host memory to use; 0: what there is")
-      ->check(CLI::NonNegativeNumber);
+// What is left to the planner where it is not given.
+void AddPlacementFlags(CLI::App& app, BenchmarkFlags& flags) {
   app.add_option("--order", flags.order, "Order of micro-batches")
       ->check(CLI::IsMember({"auto", "layer_major", "micro_batch_major"}));
   app.add_option("--keep", flags.keep, "Activations that layers keep for backward")
@@ -54,6 +34,35 @@ void AddBenchmarkFlags(CLI::App& app, BenchmarkFlags& flags) {
   app.add_option("--weight-slots", flags.weight_slots,
                  "Slots for the weights of layers that stream; 0: the planner's choice")
       ->check(CLI::Range(0, 1000));
+}
+
+}  // namespace
+
+std::vector<std::string> Ablations() {
+  return {kWithoutDoubleBuffering, kWithoutSlabPool, kWithoutOverlap, kWithoutDeviceOptimizer,
+          kWithoutKeptActivations};
+}
+
+void AddBenchmarkFlags(CLI::App& app, BenchmarkFlags& flags) {
+  app.add_option("--shape", flags.shape, "Shape of the model")->check(CLI::IsMember(ShapeNames()));
+  app.add_option("--layers", flags.layers, "Layers; 0: the shape's own")
+      ->check(CLI::Range(0, 1000));
+  app.add_option("--width", flags.width, "Times that heads, hidden size and MLP are as wide");
+  app.add_option("--tokens", flags.tokens, "Tokens of a step")->check(CLI::PositiveNumber);
+  app.add_option("--sequence-length", flags.sequence_length, "Tokens of a row")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--micro-batch-tokens", flags.micro_batch_tokens,
+                 "Tokens of a micro-batch, cut to whole rows; 0: the planner's choice")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--steps", flags.steps, "Steps that are timed")->check(CLI::Range(1, 1000000));
+  app.add_option("--warm-up", flags.warm_up, "Steps before them")->check(CLI::Range(0, 1000000));
+  app.add_option("--profile-steps", flags.profile_steps, "Steps after them that are traced")
+      ->check(CLI::Range(0, 1000));
+  app.add_option("--hbm-limit-gib", flags.hbm_limit_gib, "Device memory to use; 0: what there is")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--host-limit-gib", flags.host_limit_gib, "Host memory to use; 0: what there is")
+      ->check(CLI::NonNegativeNumber);
+  AddPlacementFlags(app, flags);
   app.add_option("--without", flags.without, "Leaves something out, to see what it is worth")
       ->delimiter(',')
       ->check(CLI::IsMember(Ablations()));
