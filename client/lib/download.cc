@@ -198,7 +198,9 @@ class Downloader {
       left.read(piece.data(), static_cast<std::streamsize>(piece.size()));
       Count({piece.data(), static_cast<size_t>(left.gcount())}, content);
     }
-    return absl::OkStatus();
+    const absl::StatusOr<int64_t> there = files_.FileSize(path);
+    const bool was_read = !there.ok() || *there == content.size_bytes();
+    return was_read ? absl::OkStatus() : files_.Truncate(path, content.size_bytes());
   }
 
   void Count(std::string_view bytes, Content& content) {

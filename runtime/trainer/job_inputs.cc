@@ -37,10 +37,11 @@ absl::StatusOr<std::unique_ptr<PreparedData>> OpenData(const std::string& path,
 
 absl::StatusOr<Checkpoint> OpenStart(const std::string& path, FileSystem& files) {
   absl::StatusOr<Checkpoint> checkpoint = OpenCheckpoint(path, files);
-  if (checkpoint.ok() || absl::IsNotFound(checkpoint.status())) {
-    return checkpoint;
-  }
-  return MarkCorruptCheckpoint(checkpoint.status());
+  const absl::Status& status = checkpoint.status();
+  // What says nothing about its bytes, such as a disk's error, is no damage.
+  const bool damaged =
+      absl::IsNotFound(status) || absl::IsDataLoss(status) || absl::IsInvalidArgument(status);
+  return damaged ? absl::StatusOr<Checkpoint>(MarkCorruptCheckpoint(status)) : checkpoint;
 }
 
 absl::Status Differs(const Checkpoint& checkpoint, const std::string& what) {

@@ -62,8 +62,8 @@ absl::Status PrepareFolder(const SaveOptions& save, const std::vector<int64_t>& 
   }
   MT_RETURN_IF_ERROR(files.MakeFolders(save.folder));
   MT_ASSIGN_OR_RETURN(const CheckpointListing there, ListCheckpoints(save.folder, files));
-  const int64_t to_come =
-      std::max<int64_t>(save.keep_count + 1 - static_cast<int64_t>(there.valid.size()), 1);
+  // A job that goes on has some, and old ones make room for new ones.
+  const int64_t to_come = there.valid.empty() ? save.keep_count + 1 : 1;
   return CheckRoomForCheckpoints(save.folder, to_come * CheckpointBytesOnDisk(unit_elements),
                                  files);
 }

@@ -62,12 +62,7 @@ absl::Status CheckpointCatalog::Reconcile() {
 
 absl::Status CheckpointCatalog::AdoptFolders(const std::string& job) {
   const std::string folder = FolderOf(job);
-  MT_ASSIGN_OR_RETURN(const std::vector<std::string> names, parts_.disk.ListFolder(folder));
-  for (const std::string& name : names) {
-    if (name.starts_with(kTemporaryPrefix)) {
-      MT_RETURN_IF_ERROR(parts_.disk.RemoveTree(absl::StrCat(folder, "/", name)));
-    }
-  }
+  MT_RETURN_IF_ERROR(CleanCheckpointFolder(folder, parts_.disk));
   MT_ASSIGN_OR_RETURN(const CheckpointListing listing, ListCheckpoints(folder, parts_.disk));
   for (const CheckpointListing::Invalid& invalid : listing.invalid) {
     parts_.report(absl::StrCat(folder, "/", invalid.id, " is no checkpoint and stays where it is: ",
@@ -112,11 +107,20 @@ absl::StatusOr<std::optional<v1::Checkpoint>> CheckpointCatalog::StartOf(const J
   const int64_t wished_step =
       wished.empty() ? INT64_MAX
                      : StepOfCheckpointId(wished.substr(wished.rfind('/') + 1)).value_or(0);
+  const v1::Checkpoint* earlier = nullptr;  // the last one up to the wished step
   for (const auto& [number, row] : rows) {
-    const bool counts = number > wishes.start_after_number || row.step() <= wished_step;
-    if (counts && row.damage().empty()) {
+    if (!row.damage().empty()) {
+      continue;
+    }
+    if (number > wishes.start_after_number) {
       return row;
     }
+    if (row.step() <= wished_step && (earlier == nullptr || row.step() > earlier->step())) {
+      earlier = &row;
+    }
+  }
+  if (earlier != nullptr) {
+    return *earlier;
   }
   if (record.job.forked_from().empty()) {
     return std::nullopt;
@@ -181,7 +185,10 @@ absl::Status CheckpointCatalog::Retain(const JobRecord& record) {
     const auto row = std::find_if(newest_first.begin(), newest_first.end(),
                                   [&name](const auto& each) { return each.name() == name; });
     MT_RETURN_IF_ERROR(MoveAway(*row));
-    MT_RETURN_IF_ERROR(ForgetRow(*row));
+    if (const absl::Status forgotten = ForgetRow(*row); !forgotten.ok()) {
+      MoveBack(*row);
+      return forgotten;
+    }
     parts_.on_retention(row->size_bytes());
     RemoveLater(*row);
   }
@@ -200,6 +207,16 @@ absl::Status CheckpointCatalog::MoveAway(const v1::Checkpoint& row) {
   }
   MT_RETURN_IF_ERROR(parts_.disk.Rename(row.path(), RemovedFolderOf(row)));
   return parts_.disk.SyncFolder(FolderOf(JobOfCheckpoint(row.name())));
+}
+
+void CheckpointCatalog::MoveBack(const v1::Checkpoint& row) {
+  MutexLock lock(&remove_mutex_);
+  absl::Status status = parts_.disk.Rename(RemovedFolderOf(row), row.path());
+  status.Update(parts_.disk.SyncFolder(FolderOf(JobOfCheckpoint(row.name()))));
+  if (!status.ok() && !absl::IsNotFound(status)) {
+    parts_.report(
+        absl::StrCat(row.name(), ": has no folder any more: ", std::string(status.message())));
+  }
 }
 
 void CheckpointCatalog::RemoveLater(const v1::Checkpoint& row) {
@@ -344,12 +361,17 @@ absl::Status CheckpointCatalog::Delete(const RequestKey& key, const std::string&
     return absl::OkStatus();
   }
   MT_RETURN_IF_ERROR(MoveAway(row.message));
-  MT_RETURN_IF_ERROR(WriteOnce(parts_.database, key, parts_.clock.WallNow(),
-                               [&](Connection& connection) -> absl::StatusOr<std::string> {
-                                 MT_RETURN_IF_ERROR(DeleteCheckpointRow(connection, name));
-                                 return std::string();
-                               })
-                         .status());
+  const absl::Status forgotten =
+      WriteOnce(parts_.database, key, parts_.clock.WallNow(),
+                [&](Connection& connection) -> absl::StatusOr<std::string> {
+                  MT_RETURN_IF_ERROR(DeleteCheckpointRow(connection, name));
+                  return std::string();
+                })
+          .status();
+  if (!forgotten.ok()) {
+    MoveBack(row.message);
+    return forgotten;
+  }
   RemoveLater(row.message);
   return absl::OkStatus();
 }

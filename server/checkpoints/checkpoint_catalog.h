@@ -98,6 +98,8 @@ class CheckpointCatalog final : public JobCheckpoints {
   std::string RemovedFolderOf(const v1::Checkpoint& row) const;
   // Takes the folder from its name; OK when it is gone already.
   absl::Status MoveAway(const v1::Checkpoint& row);
+  // Gives it back when the row could not be removed.
+  void MoveBack(const v1::Checkpoint& row);
   void RemoveLater(const v1::Checkpoint& row);
 
   const Parts parts_;

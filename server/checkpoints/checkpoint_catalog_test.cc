@@ -1,5 +1,6 @@
 #include "server/checkpoints/checkpoint_catalog.h"
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -168,6 +169,26 @@ TEST_F(CheckpointCatalogTest, OneThatWasWrittenAnewReplacesItsRow) {
   EXPECT_TRUE(found.pinned());
 }
 
+TEST_F(CheckpointCatalogTest, OneThatWasBeingReplacedWhenAllDiedIsBackAtStart) {
+  const std::string uid = Save({.step = 1}).uid();
+  std::filesystem::rename(FolderOf("a") + "/step-00000001",
+                          FolderOf("a") + "/tmp-replaced-step-00000001");
+  std::filesystem::create_directories(FolderOf("a") + "/tmp-step-00000001");
+  Restart();
+  EXPECT_THAT(Steps(), ElementsAre(1));
+  EXPECT_EQ(catalog_->Get(Name(1))->message.uid(), uid);
+  EXPECT_EQ(StartOf(Job()), Name(1));
+}
+
+TEST_F(CheckpointCatalogTest, TheBestHasALossAndIsWhole) {
+  Save({.step = 1, .loss = 0.5});
+  Save({.step = 2, .loss = 0.75});
+  Save({.step = 3, .loss = std::nan("")});
+  EXPECT_TRUE(catalog_->Get(Name(1))->message.best());
+  Save({.step = 4});
+  EXPECT_THAT(Steps(), ElementsAre(4, 3, 1));
+}
+
 TEST_F(CheckpointCatalogTest, EveryDamagedByteIsFoundAndThePreviousOneIsOffered) {
   Save({.step = 1});
   Save({.step = 2});
@@ -206,6 +227,16 @@ TEST_F(CheckpointCatalogTest, ARewoundJobGoesOnFromWhereItsUserWishes) {
   ASSERT_TRUE(catalog_->Commit(record, id).ok());
   EXPECT_THAT(Steps(), ElementsAre(2, 1));
   EXPECT_EQ(StartOf(record), Name(2));
+}
+
+TEST_F(CheckpointCatalogTest, AWishedCheckpointIsTakenAmongYoungerOnesOfEarlierSteps) {
+  Save({.step = 3});
+  ASSERT_TRUE(catalog_->SetPinned(kNoKey, Name(3), true, "").ok());
+  Save({.step = 2});
+  JobRecord record = Job();
+  record.wishes.start_checkpoint = Name(3);
+  record.wishes.start_after_number = catalog_->List("jobs/a", 0, 1)->front().number;
+  EXPECT_EQ(StartOf(record), Name(3));
 }
 
 TEST_F(CheckpointCatalogTest, AForkKeepsWhatItComesFromUntilItHasItsOwn) {

@@ -1,5 +1,6 @@
 #include "server/checkpoints/checkpoint_rows.h"
 
+#include <cmath>
 #include <optional>
 #include <utility>
 
@@ -37,13 +38,14 @@ void Touch(v1::Checkpoint& checkpoint) {
   checkpoint.set_etag(absl::StrCat(revision + 1));
 }
 
-// Marks the one with the lowest loss of `job`, of several the newest.
+// Marks the whole one with the lowest loss of `job`, of several the newest. A loss that is no
+// number is none.
 absl::Status MarkBest(Connection& connection, const std::string& job) {
   MT_ASSIGN_OR_RETURN(std::vector<Numbered<v1::Checkpoint>> rows,
                       SelectCheckpoints(connection, job));
   const v1::Checkpoint* best = nullptr;
   for (const auto& [number, row] : rows) {
-    if (row.has_evaluation_loss() &&
+    if (row.has_evaluation_loss() && !std::isnan(row.evaluation_loss()) && row.damage().empty() &&
         (best == nullptr || row.evaluation_loss() < best->evaluation_loss())) {
       best = &row;
     }

@@ -1,6 +1,7 @@
 #include "server/jobs/job_change.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "runtime/base/status_macros.h"
 #include "server/resources/timestamp.h"
@@ -66,7 +67,8 @@ void JobChange::AddCheckpointFailure(const v1::CheckpointFailure& failure, absl:
 void JobChange::AddEvaluation(const v1::EvaluationRecord& evaluation) {
   v1::Job& job = record_.job;
   *job.mutable_last_evaluation() = evaluation;
-  if (!job.has_best_evaluation() || evaluation.loss() < job.best_evaluation().loss()) {
+  if (!job.has_best_evaluation() || std::isnan(job.best_evaluation().loss()) ||
+      evaluation.loss() < job.best_evaluation().loss()) {
     *job.mutable_best_evaluation() = evaluation;
   }
   *AddEvent(TimeOf(evaluation.end_time())).mutable_evaluation() = evaluation;

@@ -159,12 +159,11 @@ absl::Status JobAdmission::CheckRoom(const v1::CheckpointOptions& options,
   if (available_bytes / count >= checkpoint_bytes) {
     return absl::OkStatus();
   }
-  const double needed_bytes = static_cast<double>(checkpoint_bytes) * static_cast<double>(count);
   return PreconditionFailed(
       "spec.checkpoint", "DISK_SPACE_EXCEEDED",
-      absl::StrCat("checkpoints do not fit: ", count, " of ", checkpoint_bytes, " bytes need ",
-                   needed_bytes, " bytes in ", parts_.checkpoints_folder, ", which has ",
-                   available_bytes,
+      absl::StrCat("checkpoints do not fit: there must be room for ", count, " of ",
+                   FormatBytes(checkpoint_bytes), " in ", parts_.checkpoints_folder, ", which has ",
+                   FormatBytes(available_bytes),
                    "; make room, lower checkpoint.keep_last, or set checkpoint.every_minutes to 0"),
       {{"checkpoint_bytes", absl::StrCat(checkpoint_bytes)},
        {"checkpoint_count", absl::StrCat(count)},
