@@ -58,20 +58,20 @@ class FullDiskTest(unittest.TestCase):
         self.assertEqual([], files)
         self.world.prepare()
 
-    def test_the_result_of_a_job(self) -> None:
+    def test_a_job(self) -> None:
         self.world.prepare()
-        # The first job leaves its prepared rows, so that the second needs room for weights only.
+        # The first job leaves its prepared rows, so that the second needs room for itself only.
         self.submit(1)
         with self.filled(left_bytes=150_000):
             result = self.world.cli(*self.submission(2))
-            self.assertEqual(10, result.code, result.err)
-            self.assertIn("no room", result.err)
+            self.assertEqual(6, result.code, result.err)
+            self.assertIn("there must be room", result.err)
         versions = self.world.must("model", "ls", "-o", "name").out.split()
         self.assertEqual(1, sum(version.startswith("models/tuned/") for version in versions))
         self.submit(2)
 
     def submission(self, steps: int) -> list[str]:
-        """Of a job without checkpoints, for which a small disk has no room."""
+        """Of a job without checkpoints, for many of which a small disk has no room."""
         file = self.world.job_file(steps=steps)
         return ["submit", str(file), "--set", "checkpoint.every_minutes=0", "--wait"]
 
