@@ -130,7 +130,12 @@ class World:
     def close(self) -> None:
         if self.daemon.running:
             self.daemon.kill()
-        shutil.rmtree(self.folder)
+        # The engine of a killed daemon is killed too, and may write until then.
+        for _ in range(100):
+            shutil.rmtree(self.folder, ignore_errors=True)
+            if not self.folder.exists():
+                return
+        raise AssertionError(f"{self.folder}: cannot be removed")
 
     def environment(self) -> dict[str, str]:
         return {

@@ -102,13 +102,14 @@ class KillSuiteTest(unittest.TestCase):
             self.assertEqual(0, daemon.stop())
             daemon.start()
             return False
-        self.kills += 1
         if victim == "engine":
             pid = daemon.engine_pid()
             if pid is not None:
                 os.kill(pid, signal.SIGKILL)
+                self.kills += 1
             return False
         daemon.kill()
+        self.kills += 1
         if corrupts:
             self.corrupt_newest_checkpoint(name)
         daemon.start()
