@@ -8,6 +8,14 @@
 namespace megatrain {
 namespace {
 
+// For the few entries of a plan; std::stable_sort asks for a buffer in a deprecated way.
+template <typename Entry, typename Less>
+void SortStably(std::vector<Entry>& entries, const Less& less) {
+  for (auto entry = entries.begin(); entry != entries.end(); ++entry) {
+    std::rotate(std::upper_bound(entries.begin(), entry, *entry, less), entry, entry + 1);
+  }
+}
+
 constexpr int64_t kGibibyte = int64_t{1} << 30;
 constexpr int64_t kMoreDeviceBytes = 16 * kGibibyte;
 constexpr int64_t kMoreHostBytes = 64 * kGibibyte;
@@ -69,8 +77,7 @@ std::vector<PlanePlacement> PlanesOf(const PipelineOptions& options, int layer_c
     CountLayer(options, unit, planes);
   }
   std::vector<PlanePlacement> list = std::move(planes).Take();
-  std::stable_sort(list.begin(), list.end(),
-                   [](const auto& a, const auto& b) { return a.plane < b.plane; });
+  SortStably(list, [](const auto& a, const auto& b) { return a.plane < b.plane; });
   return list;
 }
 
@@ -138,8 +145,8 @@ PlanExplanation ExplainPlan(const ModelConfig& config, const JobShape& shape,
   std::erase_if(explanation.gains, [&](const ResourceGain& gain) {
     return gain.saved_seconds < kWorthTelling * plan.predicted.seconds;
   });
-  std::stable_sort(explanation.gains.begin(), explanation.gains.end(),
-                   [](const auto& a, const auto& b) { return a.saved_seconds > b.saved_seconds; });
+  SortStably(explanation.gains,
+             [](const auto& a, const auto& b) { return a.saved_seconds > b.saved_seconds; });
   return explanation;
 }
 

@@ -135,6 +135,7 @@ class World:
             shutil.rmtree(self.folder, ignore_errors=True)
             if not self.folder.exists():
                 return
+            time.sleep(0.05)
         raise AssertionError(f"{self.folder}: cannot be removed")
 
     def environment(self) -> dict[str, str]:
