@@ -111,7 +111,6 @@ absl::Status RunSteps(const Case& job, const Plan& plan, ComputeBackend& backend
   return pipeline.Drain();
 }
 
-#ifndef ABSL_HAVE_ADDRESS_SANITIZER  // which has memory of its own
 TEST(PlanMemoryTest, NoPlanIsBelowWhatItsJobTakes) {
   SystemClock clock;
   const auto backend = MakeCpuBackend(1);
@@ -130,10 +129,11 @@ TEST(PlanMemoryTest, NoPlanIsBelowWhatItsJobTakes) {
     ASSERT_TRUE(plan.fits) << plan.verdict;
     ASSERT_TRUE(ResetPeakResident().ok());
     ASSERT_EQ(RunSteps(job, plan, *backend, clock), absl::OkStatus());
+#ifndef ABSL_HAVE_ADDRESS_SANITIZER  // which has memory of its own
     EXPECT_LE(ReadProcessMemory("").value().peak_resident_bytes, plan.host_bytes);
+#endif
   }
 }
-#endif
 
 }  // namespace
 }  // namespace megatrain
