@@ -12,13 +12,13 @@ bool IsHex(const std::string& text, size_t digits) {
          });
 }
 
-const nlohmann::json& JsonFields::Any(const char* name) const {
+const nlohmann::json& JsonObjectFields::Any(const char* name) const {
   static const nlohmann::json& absent = *new nlohmann::json();
   const auto found = object_.find(name);
   return found == object_.end() ? absent : *found;
 }
 
-int64_t JsonFields::Number(const char* name, int64_t min, int64_t max) {
+int64_t JsonObjectFields::Number(const char* name, int64_t min, int64_t max) {
   const nlohmann::json& value = Any(name);
   const bool in_range = value.is_number_integer() &&
                         !(value.is_number_unsigned() && value.get<uint64_t>() > INT64_MAX) &&
@@ -30,7 +30,7 @@ int64_t JsonFields::Number(const char* name, int64_t min, int64_t max) {
   return value.get<int64_t>();
 }
 
-double JsonFields::Real(const char* name) {
+double JsonObjectFields::Real(const char* name) {
   const nlohmann::json& value = Any(name);
   if (!value.is_number()) {
     Refuse(absl::StrCat(where_, name, " is no number"));
@@ -39,7 +39,7 @@ double JsonFields::Real(const char* name) {
   return value.get<double>();
 }
 
-bool JsonFields::Flag(const char* name) {
+bool JsonObjectFields::Flag(const char* name) {
   const nlohmann::json& value = Any(name);
   if (!value.is_boolean()) {
     Refuse(absl::StrCat(where_, name, " is neither true nor false"));
@@ -48,7 +48,7 @@ bool JsonFields::Flag(const char* name) {
   return value.get<bool>();
 }
 
-std::string JsonFields::Text(const char* name) {
+std::string JsonObjectFields::Text(const char* name) {
   const nlohmann::json& value = Any(name);
   if (!value.is_string()) {
     Refuse(absl::StrCat(where_, name, " is no text"));
@@ -57,7 +57,7 @@ std::string JsonFields::Text(const char* name) {
   return value.get<std::string>();
 }
 
-std::string JsonFields::HexDigest(const char* name, size_t digits) {
+std::string JsonObjectFields::HexDigest(const char* name, size_t digits) {
   const nlohmann::json& value = Any(name);
   std::string text = value.is_string() ? value.get<std::string>() : "";
   if (!IsHex(text, digits)) {
@@ -66,21 +66,21 @@ std::string JsonFields::HexDigest(const char* name, size_t digits) {
   return text;
 }
 
-JsonFields JsonFields::Object(const char* name) {
+JsonObjectFields JsonObjectFields::Object(const char* name) {
   const nlohmann::json& value = Any(name);
   if (!value.is_object()) {
     Refuse(absl::StrCat(where_, name, " is absent"));
   }
-  return JsonFields(value, absl::StrCat(where_, name, "."));
+  return JsonObjectFields(value, absl::StrCat(where_, name, "."));
 }
 
-void JsonFields::Refuse(const std::string& complaint) {
+void JsonObjectFields::Refuse(const std::string& complaint) {
   if (complaint_.empty()) {
     complaint_ = complaint;
   }
 }
 
-absl::Status JsonFields::status() const {
+absl::Status JsonObjectFields::status() const {
   return complaint_.empty() ? absl::OkStatus() : absl::InvalidArgumentError(complaint_);
 }
 

@@ -12,11 +12,11 @@ namespace megatrain {
 
 // Reads fields of one JSON object that must be there, and keeps the first complaint; what it gives
 // for a field that is absent or wrong is within the bounds that were asked for.
-class JsonFields {
+class JsonObjectFields {
  public:
   // `where` stands before each name in complaints, such as "files.". Refers to `object`, which may
   // be anything: what is no object has no fields.
-  JsonFields(const nlohmann::json& object, std::string where)
+  JsonObjectFields(const nlohmann::json& object, std::string where)
       : object_(object), where_(std::move(where)) {}
 
   int64_t Number(const char* name, int64_t min, int64_t max);
@@ -29,7 +29,7 @@ class JsonFields {
   const nlohmann::json& Any(const char* name) const;
 
   // Fields of the object of that name. Ask for its status too.
-  JsonFields Object(const char* name);
+  JsonObjectFields Object(const char* name);
 
   // Keeps the first that is not empty.
   void Refuse(const std::string& complaint);

@@ -310,10 +310,10 @@ TEST(HostStoreTest, ARefusedPinKeepsWhatWasPinned) {
 }
 
 TEST(HostStoreTest, WhoHearsOfProgressCanEndTheWork) {
+  NotingPinner pinner(int64_t{1} << 40);
   auto store = Make(LayersOf(3, 4096));
   const auto stop = [](int64_t, int64_t) { return absl::CancelledError("stop"); };
   EXPECT_EQ(store->Populate(2, stop).status(), absl::CancelledError("stop"));
-  NotingPinner pinner(int64_t{1} << 40);
   EXPECT_EQ(store->Pin(pinner, kTransferred, stop, 8192).status(), absl::CancelledError("stop"));
   EXPECT_EQ(pinner.open.size(), 1u);
 }
