@@ -13,7 +13,7 @@ void PrintJobState(Session& session, const v1::Job& job);
 // What a job waits for and what to type, on stderr; nothing for one that goes on by itself.
 void PrintAdvice(Session& session, const v1::Job& job);
 
-// What to type for a verb and its arguments to reach this session's server.
+// What to type for a verb and its arguments to reach the server that is talked to.
 CommandText CommandsOf(const Session& session);
 
 }  // namespace megatrain

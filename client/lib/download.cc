@@ -16,9 +16,9 @@
 #include "client/lib/folder_lock.h"
 #include "client/lib/message_stream.h"
 #include "client/lib/random.h"
-#include "client/lib/sha256.h"
 #include "megatrain/v1/checkpoint_service.grpc.pb.h"
 #include "runtime/base/crc32c.h"
+#include "runtime/base/sha256.h"
 #include "runtime/base/status_macros.h"
 
 namespace megatrain {

@@ -13,13 +13,13 @@
 #include "client/lib/folder_lock.h"
 #include "client/lib/interruption.h"
 #include "client/lib/scripted_server.h"
-#include "client/lib/sha256.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/crc32c.h"
 #include "runtime/base/faulty_file_system.h"
 #include "runtime/base/posix_file_system.h"
+#include "runtime/base/sha256.h"
 
 namespace megatrain {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/lib/error_text.h"
-#include "client/lib/sha256.h"
+#include "runtime/base/sha256.h"
 
 namespace megatrain {
 namespace {

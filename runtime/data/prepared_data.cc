@@ -1,16 +1,14 @@
 #include "runtime/data/prepared_data.h"
 
-#include <openssl/evp.h>
-
 #include <algorithm>
 #include <bit>
 #include <cstring>
 #include <utility>
 
 #include "absl/status/status.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/base/check.h"
+#include "runtime/base/sha256.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/data/manifest.h"
 
@@ -21,29 +19,9 @@ static_assert(std::endian::native == std::endian::little, "the files are little-
 
 constexpr int64_t kManifestLimitBytes = 1 << 20;
 
-// SHA-256 of what passes through.
-class Sha256 {
- public:
-  Sha256() : context_(EVP_MD_CTX_new(), EVP_MD_CTX_free) {
-    MT_CHECK(context_ != nullptr && EVP_DigestInit_ex(context_.get(), EVP_sha256(), nullptr) == 1);
-  }
-
-  void Update(std::span<const std::byte> bytes) {
-    MT_CHECK(EVP_DigestUpdate(context_.get(), bytes.data(), bytes.size()) == 1);
-  }
-
-  std::string HexDigest() {
-    std::string digest(EVP_MAX_MD_SIZE, '\0');
-    unsigned int size = 0;
-    MT_CHECK(EVP_DigestFinal_ex(context_.get(), reinterpret_cast<unsigned char*>(digest.data()),
-                                &size) == 1);
-    digest.resize(size);
-    return absl::BytesToHexString(digest);
-  }
-
- private:
-  std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context_;
-};
+void Update(std::span<const std::byte> bytes, Sha256& hash) {
+  hash.Update({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+}
 
 absl::Status Broken(const std::string& path, const std::string& why) {
   return absl::InvalidArgumentError(absl::StrCat(path, ": ", why, "; prepare the data anew"));
@@ -117,7 +95,7 @@ absl::Status PreparedData::LoadRowOffsets(const ShardFile& rows, const std::stri
   Sha256 hash;
   row_offsets_.reserve(info_.row_count + 1);
   MT_RETURN_IF_ERROR(rows.ForEachPiece([&](std::span<const std::byte> piece) {
-    hash.Update(piece);
+    Update(piece, hash);
     const std::span<const int64_t> offsets = Items<int64_t>(piece);
     row_offsets_.insert(row_offsets_.end(), offsets.begin(), offsets.end());
     return absl::OkStatus();
@@ -149,7 +127,7 @@ absl::Status PreparedData::CheckTokens(const std::string& sha256) {
   Sha256 hash;
   int32_t smallest = 0;
   MT_RETURN_IF_ERROR(tokens_.ForEachPiece([&](std::span<const std::byte> piece) {
-    hash.Update(piece);
+    Update(piece, hash);
     const auto [low, high] = std::ranges::minmax(Items<int32_t>(piece));
     smallest = std::min(smallest, low);
     info_.largest_token = std::max(info_.largest_token, high);
@@ -169,7 +147,7 @@ absl::Status PreparedData::CheckTrained(const std::string& sha256) const {
   int64_t row_trained = 1;  // none is missing before the first row
   int64_t trained_count = 0;
   MT_RETURN_IF_ERROR(trained_.ForEachPiece([&](std::span<const std::byte> piece) {
-    hash.Update(piece);
+    Update(piece, hash);
     for (const uint8_t flag : Items<uint8_t>(piece)) {
       if (position == row_offsets_[row + 1]) {
         if (row_trained == 0) {

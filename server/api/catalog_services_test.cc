@@ -19,6 +19,7 @@
 #include "runtime/base/crc32c.h"
 #include "runtime/base/environment_for_test.h"
 #include "runtime/base/posix_file_system.h"
+#include "runtime/base/sha256.h"
 #include "runtime/model_io/model_folder_for_test.h"
 #include "server/api/dataset_service.h"
 #include "server/api/model_service.h"
@@ -26,7 +27,6 @@
 #include "server/api/upload_service.h"
 #include "server/database/request_log.h"
 #include "server/errors/errors.h"
-#include "server/files/sha256.h"
 
 namespace megatrain {
 namespace {

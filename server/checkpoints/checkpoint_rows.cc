@@ -9,6 +9,7 @@
 #include "runtime/checkpoint/manifest.h"
 #include "server/jobs/job_record.h"
 #include "server/names/resource_name.h"
+#include "server/resources/checkpoint_trigger.h"
 #include "server/resources/timestamp.h"
 
 namespace megatrain {
@@ -16,22 +17,6 @@ namespace {
 
 // Rows have no state: what is there is complete.
 constexpr int kNoState = 0;
-
-v1::CheckpointTrigger TriggerToProto(CheckpointTrigger trigger) {
-  switch (trigger) {
-    case CheckpointTrigger::kPeriodic:
-      return v1::CHECKPOINT_TRIGGER_PERIODIC;
-    case CheckpointTrigger::kManual:
-      return v1::CHECKPOINT_TRIGGER_MANUAL;
-    case CheckpointTrigger::kPause:
-      return v1::CHECKPOINT_TRIGGER_PAUSE;
-    case CheckpointTrigger::kDrain:
-      return v1::CHECKPOINT_TRIGGER_DRAIN;
-    case CheckpointTrigger::kFinal:
-      return v1::CHECKPOINT_TRIGGER_FINAL;
-  }
-  return v1::CHECKPOINT_TRIGGER_UNSPECIFIED;
-}
 
 void Touch(v1::Checkpoint& checkpoint) {
   const int64_t revision = checkpoint.etag().empty() ? 0 : std::stoll(checkpoint.etag());

@@ -19,9 +19,9 @@
 #include "runtime/base/environment_for_test.h"
 #include "runtime/base/faulty_file_system.h"
 #include "runtime/base/posix_file_system.h"
+#include "runtime/base/sha256.h"
 #include "server/database/request_log.h"
 #include "server/errors/errors.h"
-#include "server/files/sha256.h"
 
 namespace megatrain {
 namespace {

@@ -1,8 +1,8 @@
 #include "server/datasets/fingerprint.h"
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/sha256.h"
 #include "runtime/base/status_macros.h"
-#include "server/files/sha256.h"
 
 namespace megatrain {
 namespace {

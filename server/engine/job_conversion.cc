@@ -9,6 +9,8 @@
 #include "runtime/base/status_macros.h"
 #include "runtime/trainer/job_inputs.h"
 #include "server/planning/plan_conversion.h"
+#include "server/resources/checkpoint_trigger.h"
+#include "server/resources/timestamp.h"
 
 namespace megatrain {
 namespace {
@@ -193,28 +195,6 @@ absl::Status SetEvaluation(const v1::EvaluationOptions& options, TrainJob& job) 
              : absl::OkStatus();
 }
 
-v1::CheckpointTrigger TriggerToProto(CheckpointTrigger trigger) {
-  switch (trigger) {
-    case CheckpointTrigger::kPeriodic:
-      return v1::CHECKPOINT_TRIGGER_PERIODIC;
-    case CheckpointTrigger::kManual:
-      return v1::CHECKPOINT_TRIGGER_MANUAL;
-    case CheckpointTrigger::kPause:
-      return v1::CHECKPOINT_TRIGGER_PAUSE;
-    case CheckpointTrigger::kDrain:
-      return v1::CHECKPOINT_TRIGGER_DRAIN;
-    case CheckpointTrigger::kFinal:
-      return v1::CHECKPOINT_TRIGGER_FINAL;
-  }
-  return v1::CHECKPOINT_TRIGGER_UNSPECIFIED;
-}
-
-void SetTimestamp(absl::Time time, google::protobuf::Timestamp* result) {
-  const int64_t nanoseconds = absl::ToUnixNanos(time);
-  result->set_seconds(nanoseconds / 1'000'000'000);
-  result->set_nanos(static_cast<int32_t>(nanoseconds % 1'000'000'000));
-}
-
 }  // namespace
 
 absl::StatusOr<TrainJob> TrainJobFromProto(const engine::v1::RunJobRequest& request) {
@@ -254,7 +234,7 @@ v1::StepRecord StepRecordToProto(const StepReport& report, absl::Time end_time) 
   record.set_loss_token_count(report.loss_token_count);
   record.set_step_seconds(absl::ToDoubleSeconds(report.duration));
   record.set_skipped(report.skipped);
-  SetTimestamp(end_time, record.mutable_end_time());
+  *record.mutable_end_time() = TimestampOf(end_time);
   return record;
 }
 
@@ -304,7 +284,7 @@ v1::EvaluationRecord EvaluationToProto(const EvaluationReport& report, absl::Tim
   record.set_loss(report.loss);
   record.set_loss_token_count(report.loss_token_count);
   record.set_evaluation_seconds(absl::ToDoubleSeconds(report.duration));
-  SetTimestamp(end_time, record.mutable_end_time());
+  *record.mutable_end_time() = TimestampOf(end_time);
   return record;
 }
 

@@ -8,8 +8,9 @@
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/sha256.h"
 #include "runtime/base/status_macros.h"
-#include "server/files/sha256.h"
+#include "server/files/hash_file.h"
 
 namespace megatrain {
 namespace {

@@ -11,7 +11,7 @@
 #include "gtest/gtest.h"
 #include "runtime/base/faulty_file_system.h"
 #include "runtime/base/posix_file_system.h"
-#include "server/files/sha256.h"
+#include "server/files/hash_file.h"
 
 namespace megatrain {
 namespace {

@@ -79,6 +79,9 @@ class JobController {
   void TakeDrain(absl::Time now);
   void TakePause(absl::Time now);
   void TakeSave();
+  // Whether the job does not run yet; its preparation is told to stop.
+  bool EndPreparation();
+  // Asks one that runs to save its state and stop, for a PAUSE or a DRAIN.
   void StopWithState(v1::CheckpointTrigger trigger, absl::Time now);
   void TakeAnswers(absl::Time now);
   absl::Status TakeRunnerEvents(absl::Time now);

@@ -58,6 +58,7 @@ class JobController::Inbox {
 };
 
 struct JobController::Current {
+  // In the order of a job's way.
   enum class Stage {
     kReserved,    // chosen; to be prepared
     kPreparing,   // the materials work

@@ -54,14 +54,11 @@ void JobController::TakeCancel(absl::Time now) {
   if (current_->stop_reason == Current::StopReason::kCancel) {
     return;
   }
+  if (EndPreparation()) {
+    EndCurrent(v1::JOB_STATE_CANCELLED, CancelledReason(), now);
+    return;
+  }
   switch (current_->stage) {
-    case Stage::kReserved:
-    case Stage::kPreparing:
-    case Stage::kPrepared:
-    case Stage::kChosen:
-      parts_.materials.StopPreparing(current_->change.job().name());
-      EndCurrent(v1::JOB_STATE_CANCELLED, CancelledReason(), now);
-      return;
     case Stage::kRunning:
     case Stage::kMustStop:
       current_->stage = Stage::kMustStop;
@@ -70,63 +67,50 @@ void JobController::TakeCancel(absl::Time now) {
       current_->stop_reason = Current::StopReason::kCancel;
       current_->change.SetState(v1::JOB_STATE_CANCELLING, now);
       return;
-    case Stage::kTrained:
-    case Stage::kPublishing:
-    case Stage::kEnded:
+    default:
       return;  // too late, or for the next tick
   }
 }
 
 void JobController::TakePause(absl::Time now) {
-  using Stage = Current::Stage;
-  switch (current_->stage) {
-    case Stage::kReserved:
-    case Stage::kPreparing:
-    case Stage::kPrepared:
-    case Stage::kChosen:
-      parts_.materials.StopPreparing(current_->change.job().name());
-      PutBackCurrent(HeldReason(), /*counts=*/false, now);
-      return;
-    case Stage::kRunning:
-      if (current_->stop_reason == Current::StopReason::kNone) {
-        current_->stop_reason = Current::StopReason::kPause;
-        StopWithState(v1::CHECKPOINT_TRIGGER_PAUSE, now);
-      }
-      return;
-    default:
-      return;  // it stops anyway, or is too far
+  if (EndPreparation()) {
+    PutBackCurrent(HeldReason(), /*counts=*/false, now);
+    return;
   }
+  StopWithState(v1::CHECKPOINT_TRIGGER_PAUSE, now);
 }
 
 void JobController::TakeDrain(absl::Time now) {
-  using Stage = Current::Stage;
   if (!draining_ || current_ == nullptr) {
     return;
   }
-  switch (current_->stage) {
-    case Stage::kReserved:
-    case Stage::kPreparing:
-    case Stage::kPrepared:
-    case Stage::kChosen:
-      parts_.materials.StopPreparing(current_->change.job().name());
-      PutBackCurrent(ServerStoppedReason(), /*counts=*/false, now);
-      return;
-    case Stage::kRunning:
-      if (current_->stop_reason == Current::StopReason::kNone) {
-        current_->stop_reason = Current::StopReason::kDrain;
-        StopWithState(v1::CHECKPOINT_TRIGGER_DRAIN, now);
-      }
-      if (current_->change.job().phase() == kHoldingPhase) {
-        current_->stage = Stage::kMustStop;  // nobody is left who could make room
-      }
-      return;
-    default:
-      return;
+  if (EndPreparation()) {
+    PutBackCurrent(ServerStoppedReason(), /*counts=*/false, now);
+    return;
   }
+  const bool runs = current_->stage == Current::Stage::kRunning;
+  StopWithState(v1::CHECKPOINT_TRIGGER_DRAIN, now);
+  if (runs && current_->change.job().phase() == kHoldingPhase) {
+    current_->stage = Current::Stage::kMustStop;  // nobody is left who could make room
+  }
+}
+
+bool JobController::EndPreparation() {
+  if (current_->stage >= Current::Stage::kRunning) {
+    return false;
+  }
+  parts_.materials.StopPreparing(current_->change.job().name());
+  return true;
 }
 
 // Before its first step there is no state to save; at its end it is sooner over than stopped.
 void JobController::StopWithState(v1::CheckpointTrigger trigger, absl::Time now) {
+  if (current_->stage != Current::Stage::kRunning ||
+      current_->stop_reason != Current::StopReason::kNone) {
+    return;  // it stops anyway, or is too far
+  }
+  current_->stop_reason = trigger == v1::CHECKPOINT_TRIGGER_PAUSE ? Current::StopReason::kPause
+                                                                  : Current::StopReason::kDrain;
   if (current_->change.job().state() != v1::JOB_STATE_RUNNING) {
     current_->stage = Current::Stage::kMustStop;
     return;

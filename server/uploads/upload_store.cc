@@ -9,7 +9,7 @@
 #include "runtime/base/status_macros.h"
 #include "server/database/request_log.h"
 #include "server/errors/errors.h"
-#include "server/files/sha256.h"
+#include "server/files/hash_file.h"
 #include "server/names/resource_name.h"
 #include "server/resources/resource_table.h"
 #include "server/resources/timestamp.h"

@@ -16,10 +16,10 @@
 #include "runtime/base/crc32c.h"
 #include "runtime/base/faulty_file_system.h"
 #include "runtime/base/posix_file_system.h"
+#include "runtime/base/sha256.h"
 #include "runtime/base/virtual_clock.h"
 #include "server/database/request_log.h"
 #include "server/errors/errors.h"
-#include "server/files/sha256.h"
 #include "server/resources/resource_table.h"
 
 namespace megatrain {
@@ -263,9 +263,7 @@ TEST_F(UploadStoreTest, ABrokenDiskCommitsNothing) {
 }
 
 TEST_F(UploadStoreTest, FilesWithoutARowAreRemovedAtStart) {
-  {
-    Service service(folder_);
-  }
+  { Service service(folder_); }
   std::ofstream(folder_ + "/uploads/upload-stray") << "x";
   const Service service(folder_);
   EXPECT_EQ(FileCount(), 0U);

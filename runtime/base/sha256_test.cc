@@ -1,4 +1,4 @@
-#include "client/lib/sha256.h"
+#include "runtime/base/sha256.h"
 
 #include "gtest/gtest.h"
 

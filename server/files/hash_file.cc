@@ -1,16 +1,13 @@
-#include "server/files/sha256.h"
+#include "server/files/hash_file.h"
 
 #include <fcntl.h>
-#include <openssl/evp.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "runtime/base/check.h"
+#include "runtime/base/sha256.h"
 #include "runtime/base/status_macros.h"
 
 namespace megatrain {
@@ -37,22 +34,6 @@ absl::Status ReadFromDescriptor(int fd, const std::string& path,
 }
 
 }  // namespace
-
-Sha256::Sha256() : context_(EVP_MD_CTX_new(), &EVP_MD_CTX_free) {
-  MT_CHECK(context_ != nullptr && EVP_DigestInit_ex(context_.get(), EVP_sha256(), nullptr) == 1);
-}
-
-void Sha256::Update(std::string_view data) {
-  MT_CHECK(EVP_DigestUpdate(context_.get(), data.data(), data.size()) == 1);
-}
-
-std::string Sha256::HexDigest() {
-  std::array<unsigned char, EVP_MAX_MD_SIZE> digest;
-  unsigned int size = 0;
-  MT_CHECK(EVP_DigestFinal_ex(context_.get(), digest.data(), &size) == 1);
-  return absl::BytesToHexString(
-      absl::string_view(reinterpret_cast<const char*>(digest.data()), size));
-}
 
 absl::Status ReadPieces(const std::string& path,
                         const std::function<absl::Status(std::string_view)>& visit) {

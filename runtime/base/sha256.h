@@ -1,5 +1,5 @@
-#ifndef CLIENT_LIB_SHA256_H_
-#define CLIENT_LIB_SHA256_H_
+#ifndef RUNTIME_BASE_SHA256_H_
+#define RUNTIME_BASE_SHA256_H_
 
 #include <memory>
 #include <string>
@@ -25,4 +25,4 @@ class Sha256 {
 
 }  // namespace megatrain
 
-#endif  // CLIENT_LIB_SHA256_H_
+#endif  // RUNTIME_BASE_SHA256_H_
