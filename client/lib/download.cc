@@ -219,7 +219,7 @@ class Downloader {
     Patience patience(connection_);
     while (content.missing_bytes() > 0) {
       const int64_t missing_before = content.missing_bytes();
-      const absl::Status end = Receive(file, *output, content);
+      absl::Status end = Receive(file, *output, content);
       if (!end.ok() && end.code() != absl::StatusCode::kUnavailable) {
         return end;
       }
@@ -257,7 +257,10 @@ class Downloader {
         return stream.status();
       }
       if (next == Stream::Next::kMessage) {
-        MT_RETURN_IF_ERROR(Take(stream.message(), output, content));
+        absl::Status taken = Take(stream.message(), output, content);
+        if (!taken.ok()) {
+          return taken;
+        }
         last_sign = clock.MonotonicNow();
       } else if (clock.MonotonicNow() - last_sign > options_.silence_limit) {
         return absl::UnavailableError(

@@ -81,7 +81,9 @@ class MessageStream {
  private:
   enum class Step : intptr_t { kStart = 1, kRead, kFinish };
 
-  static void* TagOf(Step step) { return reinterpret_cast<void*>(step); }
+  static void* TagOf(Step step) {
+    return reinterpret_cast<void*>(step);  // NOLINT(performance-no-int-to-ptr): a name, no address
+  }
 
   const Clock& clock_;
   grpc::ClientContext context_;

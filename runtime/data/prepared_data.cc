@@ -146,7 +146,7 @@ absl::Status PreparedData::CheckTrained(const std::string& sha256) const {
   int64_t row = -1;
   int64_t row_trained = 1;  // none is missing before the first row
   int64_t trained_count = 0;
-  MT_RETURN_IF_ERROR(trained_.ForEachPiece([&](std::span<const std::byte> piece) {
+  const absl::Status read = trained_.ForEachPiece([&](std::span<const std::byte> piece) {
     Update(piece, hash);
     for (const uint8_t flag : Items<uint8_t>(piece)) {
       if (position == row_offsets_[row + 1]) {
@@ -166,7 +166,8 @@ absl::Status PreparedData::CheckTrained(const std::string& sha256) const {
       ++position;
     }
     return absl::OkStatus();
-  }));
+  });
+  MT_RETURN_IF_ERROR(read);
   MT_RETURN_IF_ERROR(CheckDigest(trained_.path(), hash, sha256));
   if (row_trained == 0 || trained_count != info_.trained_token_count) {
     return Broken(trained_.path(),

@@ -36,11 +36,12 @@ absl::Status MarkBest(Connection& connection, const std::string& job) {
     }
   }
   for (auto& [number, row] : rows) {
-    if (row.best() != (&row == best)) {
-      row.set_best(&row == best);
-      Touch(row);
-      MT_RETURN_IF_ERROR(UpdateResource(connection, row.name(), kNoState, row));
+    if (row.best() == (&row == best)) {
+      continue;
     }
+    row.set_best(&row == best);
+    Touch(row);
+    MT_RETURN_IF_ERROR(UpdateResource(connection, row.name(), kNoState, row));
   }
   return absl::OkStatus();
 }
@@ -69,8 +70,7 @@ absl::StatusOr<std::vector<Numbered<v1::Checkpoint>>> SelectCheckpoints(Connecti
 }
 
 absl::StatusOr<v1::Checkpoint> InsertCheckpoint(Connection& connection, v1::Checkpoint described) {
-  const absl::StatusOr<v1::Checkpoint> known =
-      FindResource<v1::Checkpoint>(connection, described.name());
+  absl::StatusOr<v1::Checkpoint> known = FindResource<v1::Checkpoint>(connection, described.name());
   if (known.ok() && TimeOf(known->create_time()) == TimeOf(described.create_time())) {
     return known;
   }

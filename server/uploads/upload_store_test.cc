@@ -263,7 +263,9 @@ TEST_F(UploadStoreTest, ABrokenDiskCommitsNothing) {
 }
 
 TEST_F(UploadStoreTest, FilesWithoutARowAreRemovedAtStart) {
-  { Service service(folder_); }
+  {
+    Service service(folder_);
+  }
   std::ofstream(folder_ + "/uploads/upload-stray") << "x";
   const Service service(folder_);
   EXPECT_EQ(FileCount(), 0U);
