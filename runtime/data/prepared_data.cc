@@ -149,10 +149,11 @@ absl::Status PreparedData::CheckTrained(const std::string& sha256) const {
   const absl::Status read = trained_.ForEachPiece([&](std::span<const std::byte> piece) {
     Update(piece, hash);
     for (const uint8_t flag : Items<uint8_t>(piece)) {
-      if (position == row_offsets_[row + 1]) {
-        if (row_trained == 0) {
-          return Broken(trained_.path(), absl::StrCat("row ", row, " has no trained token"));
-        }
+      const bool starts_row = position == row_offsets_[row + 1];
+      if (starts_row && row_trained == 0) {
+        return Broken(trained_.path(), absl::StrCat("row ", row, " has no trained token"));
+      }
+      if (starts_row) {
         ++row;
         row_trained = 0;
       }
