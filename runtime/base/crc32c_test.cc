@@ -25,7 +25,7 @@ TEST(Crc32cTest, GoesOnWhereItEnded) {
 TEST(Crc32cTest, TwoTextsAreCombined) {
   std::string text;
   for (int i = 0; i < 70'000; ++i) {
-    text += static_cast<char>(i * i);
+    text += static_cast<char>(int64_t{i} * i);
   }
   for (const size_t cut : {0, 1, 8, 4096, 65'536, 69'999, 70'000}) {
     const std::string second = text.substr(cut);
