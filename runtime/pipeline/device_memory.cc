@@ -1,7 +1,6 @@
 #include "runtime/pipeline/device_memory.h"
 
 #include <algorithm>
-#include <map>
 #include <utility>
 
 #include "runtime/base/check.h"
@@ -32,33 +31,26 @@ class Cursor {
   int64_t end_bytes_ = 0;
 };
 
-// The most elements that a unit has whose weights go to the slot; none may. Slots that layers share
-// come before those of single layers, and all layers may be of a size.
-class SlotSizes {
- public:
-  SlotSizes(const ModelLayout& layout, const ScheduleShape& shape) {
-    for (int unit = 0; unit < shape.unit_count(); ++unit) {
-      const int64_t elements = layout.units[unit].element_count;
-      const int own = shape.OwnWeightSlot(unit);
-      int64_t& slot = own < 0 ? streamed_ : own_[own];
-      slot = std::max(slot, elements);
-    }
+// By slot, the most elements that a unit has whose weights go there; none may.
+std::vector<int64_t> WeightSlotElements(const ModelLayout& layout, const ScheduleShape& shape,
+                                        const UnitSlots& slots) {
+  std::vector<int64_t> elements(shape.used_weight_slot_count(), 0);
+  int64_t streamed = 0;
+  for (int unit = 0; unit < shape.unit_count(); ++unit) {
+    const int own = slots.OwnWeightSlot(unit);
+    int64_t& largest = own < 0 ? streamed : elements[own];
+    largest = std::max(largest, layout.units[unit].element_count);
   }
+  const int shared = std::min(shape.weight_slot_count, shape.streamed_layer_count());
+  std::fill_n(elements.begin() + kFirstLayerSlot, shared, streamed);
+  return elements;
+}
 
-  int64_t operator[](int slot) const {
-    const auto own = own_.find(slot);
-    return own != own_.end() ? own->second : slot < kFirstLayerSlot ? 0 : streamed_;
-  }
-
- private:
-  std::map<int, int64_t> own_;
-  int64_t streamed_ = 0;
-};
-
-std::vector<int64_t> GradientSlotElements(const ModelLayout& layout, const ScheduleShape& shape) {
+std::vector<int64_t> GradientSlotElements(const ModelLayout& layout, const ScheduleShape& shape,
+                                          const UnitSlots& slots) {
   std::vector<int64_t> elements(shape.used_gradient_slot_count(), 0);
   for (int unit = 0; unit < shape.unit_count(); ++unit) {
-    int64_t& slot = elements[shape.GradientSlot(unit)];
+    int64_t& slot = elements[slots.GradientSlot(unit)];
     slot = std::max(slot, layout.units[unit].element_count);
   }
   return elements;
@@ -118,24 +110,21 @@ int64_t ActivationTokens(const PipelineOptions& options) {
   return RoundUp(options.max_step_tokens + padding, kActivationAlignmentTokens);
 }
 
-// Bytes that a layer keeps at a place that is chosen by micro-batch.
-int64_t KeptBytes(const PipelineOptions& options, const DeviceMemoryMap& map, int unit,
-                  KeptPlace place) {
-  return options.CountKept(place, options.max_micro_batches) * map.micro_batch_tokens *
-         options.kept_bytes_of(unit);
+// Tokens of the micro-batches that are kept at a place, of layers that keep by micro-batch.
+int64_t KeptTokens(const PipelineOptions& options, const DeviceMemoryMap& map, KeptPlace place) {
+  return options.CountKept(place, options.max_micro_batches) * map.micro_batch_tokens;
 }
 
 // Boundaries, what layers keep, and hidden gradients: of all micro-batches that live at once.
 void MapActivations(const ScheduleShape& shape, const PipelineOptions& options, int64_t token_bytes,
                     DeviceMemoryMap& map, Cursor& cursor) {
   const int64_t boundary_bytes = map.activation_tokens * token_bytes;
+  const int64_t kept_tokens = KeptTokens(options, map, KeptPlace::kDevice);
   const int last = shape.layer_count;
   for (int unit = 0; unit <= last; ++unit) {
     const bool rolls = shape.rolls(unit) && unit < last;
-    const int64_t kept_bytes = unit == 0 ? 0
-                               : options.kept_by_place(unit)
-                                   ? KeptBytes(options, map, unit, KeptPlace::kDevice)
-                                   : map.activation_tokens * options.kept_bytes_of(unit);
+    const int64_t tokens = options.kept_by_place(unit) ? kept_tokens : map.activation_tokens;
+    const int64_t kept_bytes = unit == 0 ? 0 : tokens * options.kept_bytes_of(unit);
     map.boundaries.push_back(cursor.Take(rolls ? 0 : boundary_bytes, map.bytes.activations));
     map.kept.push_back(cursor.Take(kept_bytes, map.bytes.activations));
   }
@@ -153,6 +142,7 @@ void MapStash(const ScheduleShape& shape, const PipelineOptions& options, int64_
               DeviceMemoryMap& map, Cursor& cursor) {
   std::vector<int64_t> host_parts(HostBoundaryPart(shape.head_unit()), 0);
   StashSizes& sizes = map.stash_sizes;
+  const int64_t kept_tokens = KeptTokens(options, map, KeptPlace::kHost);
   bool stashes = false;
   for (int unit = 1; unit <= shape.layer_count; ++unit) {
     if (shape.stashes_boundary(unit)) {
@@ -161,7 +151,7 @@ void MapStash(const ScheduleShape& shape, const PipelineOptions& options, int64_
       host_parts[HostBoundaryPart(options.stash_unit(unit))] = map.activation_tokens * token_bytes;
     }
     const int64_t kept_bytes =
-        options.kept_by_place(unit) ? KeptBytes(options, map, unit, KeptPlace::kHost) : 0;
+        options.kept_by_place(unit) ? kept_tokens * options.kept_bytes_of(unit) : 0;
     if (kept_bytes > 0) {
       stashes = true;
       sizes.kept_bytes =
@@ -222,11 +212,11 @@ DeviceMemoryMap MapDeviceMemory(const ModelLayout& layout, const PipelineOptions
 
   DeviceMemoryMap map;
   Cursor cursor;
-  const SlotSizes slot_sizes(layout, shape);
-  for (int slot = 0; slot < shape.used_weight_slot_count(); ++slot) {
-    map.weight_slots.push_back(cursor.Take(slot_sizes[slot] * compute_bytes, map.bytes.weights));
+  const UnitSlots slots(shape);
+  for (const int64_t elements : WeightSlotElements(layout, shape, slots)) {
+    map.weight_slots.push_back(cursor.Take(elements * compute_bytes, map.bytes.weights));
   }
-  for (const int64_t elements : GradientSlotElements(layout, shape)) {
+  for (const int64_t elements : GradientSlotElements(layout, shape, slots)) {
     map.gradient_slots.push_back(cursor.Take(elements * kFloatBytes, map.bytes.gradients));
   }
   if (layout.tied) {
@@ -235,7 +225,7 @@ DeviceMemoryMap MapDeviceMemory(const ModelLayout& layout, const PipelineOptions
   for (int unit = 0; unit < shape.unit_count(); ++unit) {
     DeviceState& state = map.states.emplace_back();
     if (shape.on_device(unit)) {
-      state = TakeState(options, unit, map.weight_slots[shape.OwnWeightSlot(unit)],
+      state = TakeState(options, unit, map.weight_slots[slots.OwnWeightSlot(unit)],
                         layout.units[unit].element_count, map.bytes, cursor);
     }
   }

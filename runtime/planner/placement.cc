@@ -4,7 +4,7 @@
 #include <array>
 #include <functional>
 #include <limits>
-#include <numeric>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -29,10 +29,6 @@ constexpr std::array kKeepLevels = {KeepLevel::kAll, KeepLevel::kProjections, Ke
 // A smaller micro-batch must be predicted to be that much faster to be taken.
 constexpr double kWorthwhile = 0.995;
 
-// What kernels lose to work beside them, of that work's time: the device's memory, launches that
-// come late. Not predicted, but it decides between steps that are predicted to be equal.
-constexpr double kInterference = 0.02;
-
 // A change of a placement that is no better than this is none.
 constexpr double kImproves = 0.9995;
 
@@ -51,6 +47,9 @@ constexpr int kImprovedCount = 3;
 // Rounds over all numbers of a choice; the first ones gain nearly all.
 constexpr int kMostRounds = 3;
 
+// Guesses by a straight line before a search halves what is left.
+constexpr int kLineGuesses = 4;
+
 // Values of a number that are tried, beside its neighbours.
 constexpr int kGrid = 6;
 
@@ -66,22 +65,33 @@ struct Dimension {
 
 struct Candidate {
   Choice choice;
-  double score = 0;  // seconds, with what cannot be predicted counted in
+  double score = 0;  // SimulatedStep's
 };
 
-double ScoreOf(const SimulatedStep& step) {
-  const double all = std::accumulate(step.busy_seconds.begin(), step.busy_seconds.end(), 0.0);
-  return step.seconds +
-         kInterference * (all - step.busy_seconds[static_cast<size_t>(Resource::kCompute)]);
-}
+// Of a choice that was looked at: its score, or one that it is not below.
+struct Known {
+  double score = 0;
+  bool is_exact = false;
+};
 
-// The largest value in [least, most] for which `fits`, or least. Whatever fits with more fits with
-// less.
-int LargestThat(int least, int most, const std::function<bool(int)>& fits) {
+// The largest value in [least, most] whose excess is not above 0, or least. The excess rises with
+// the value, by steps that are nearly equal: a straight line finds the largest sooner than halving.
+int LargestThat(int least, int most, double least_excess,
+                const std::function<double(int)>& excess_of) {
+  const double most_excess = most > least ? excess_of(most) : 0;
+  if (most_excess <= 0) {
+    return std::max(least, most);
+  }
   int low = least;
-  for (int high = most + 1; high - low > 1;) {
-    const int middle = low + (high - low) / 2;
-    (fits(middle) ? low : high) = middle;
+  int high = most;
+  double low_excess = least_excess;
+  double high_excess = most_excess;
+  for (int guesses = 0; high - low > 1; ++guesses) {
+    const double share = guesses < kLineGuesses ? low_excess / (low_excess - high_excess) : 0.5;
+    const int middle = std::clamp(low + static_cast<int>((high - low) * share), low + 1, high - 1);
+    const double excess = excess_of(middle);
+    (excess <= 0 ? low : high) = middle;
+    (excess <= 0 ? low_excess : high_excess) = excess;
   }
   return low;
 }
@@ -117,7 +127,7 @@ class Search {
     };
   }
 
-  std::optional<Candidate> Best() const {
+  std::optional<Candidate> Best() {
     std::vector<Candidate> firsts = FirstChoices();
     std::optional<Candidate> best;
     for (const Candidate& first : firsts) {
@@ -197,7 +207,10 @@ class Search {
         if (stashes && !request_.host_kept_micro_batches && !request_.keep_level) {
           start.host_kept_micro_batches = static_cast<int>(MicroBatches(rows) * share / 3);
         }
-        if (std::find(starts.begin(), starts.end(), start) == starts.end()) {
+        const Choice canonical = Canonical(start, subject_.layout);
+        if (std::none_of(starts.begin(), starts.end(), [&](const Choice& other) {
+              return Canonical(other, subject_.layout) == canonical;
+            })) {
           starts.push_back(start);
         }
       }
@@ -238,14 +251,18 @@ class Search {
   }
 
   // The best ways to fill the device from the starts, the best of them first.
-  std::vector<Candidate> FirstChoices() const {
+  std::vector<Candidate> FirstChoices() {
     std::vector<Candidate> firsts;
     for (const Choice& start : Starts()) {
-      if (!Fits(start)) {
+      const double excess = ExcessOf(start);
+      if (excess > 0) {
         continue;
       }
       for (const size_t first : {0, 1, 2}) {
-        const Choice choice = Fill(start, first, nullptr);
+        const Choice choice = Fill(start, excess, first, nullptr);
+        if (known_.contains(Canonical(choice, subject_.layout))) {
+          continue;
+        }
         const double limit = firsts.size() < kImprovedCount
                                  ? std::numeric_limits<double>::infinity()
                                  : firsts.back().score;
@@ -265,7 +282,7 @@ class Search {
 
   // Varies one number after another, and fills the device anew with the others, as long as that
   // makes the step shorter.
-  Candidate Improve(Candidate best) const {
+  Candidate Improve(Candidate best) {
     double before = std::numeric_limits<double>::infinity();
     for (int round = 0; round < kMostRounds && best.score < kImproves * before; ++round) {
       before = best.score;
@@ -304,17 +321,18 @@ class Search {
     return values;
   }
 
-  void Try(const Dimension& dimension, int value, Candidate& best) const {
+  void Try(const Dimension& dimension, int value, Candidate& best) {
     Choice start = best.choice;
     for (const Dimension& other : dimensions_) {
       start.*other.count = other.fills ? other.least : start.*other.count;
     }
     start.*dimension.count = value;
-    if (!Fits(start)) {
+    const double excess = ExcessOf(start);
+    if (excess > 0) {
       return;
     }
     for (const size_t first : {0, 1}) {
-      const Choice choice = Fill(start, first, &dimension);
+      const Choice choice = Fill(start, excess, first, &dimension);
       if (choice == best.choice) {
         continue;
       }
@@ -325,42 +343,47 @@ class Search {
   }
 
   // Puts as much on the device as has room, beginning with the dimension `first`; `but` stays as it
-  // is. Requires a choice that fits.
-  Choice Fill(Choice choice, size_t first, const Dimension* but) const {
+  // is. Requires a choice that fits, with its excess.
+  Choice Fill(Choice choice, double excess, size_t first, const Dimension* but) const {
     for (size_t i = 0; i < dimensions_.size(); ++i) {
       const Dimension& dimension = dimensions_[(first + i) % dimensions_.size()];
       if (!dimension.fills || dimension.is_fixed() || &dimension == but) {
         continue;
       }
       int& count = choice.*dimension.count;
-      count = LargestThat(count, dimension.most, [&](int value) {
+      count = LargestThat(count, dimension.most, excess, [&](int value) {
         Choice larger = choice;
         larger.*dimension.count = value;
-        return Fits(larger);
+        return ExcessOf(larger);
       });
+      excess = ExcessOf(choice);
     }
     return choice;
   }
 
   // Absent when its score is not below the limit.
-  std::optional<Candidate> Predict(const Choice& choice, double limit) const {
-    const PipelineOptions options = OptionsOf(choice, subject_);
-    if (predictor_.ComputeSeconds(options) >= limit) {
-      return std::nullopt;
+  std::optional<Candidate> Predict(const Choice& choice, double limit) {
+    Known& known = known_[Canonical(choice, subject_.layout)];
+    if (!known.is_exact && known.score < limit) {
+      const std::optional<SimulatedStep> step =
+          predictor_.PredictBelow(OptionsOf(choice, subject_), limit);
+      known = step ? Known{step->score(), true} : Known{limit, false};
     }
-    const double score = ScoreOf(predictor_.Predict(options));
-    return score < limit ? std::optional(Candidate{choice, score}) : std::nullopt;
+    return known.score < limit ? std::optional(Candidate{choice, known.score}) : std::nullopt;
   }
 
-  bool Fits(const Choice& choice) const {
+  // Bytes above what the request has room for, on the device or on the host; fits at 0 and below.
+  double ExcessOf(const Choice& choice) const {
     const DeviceMemoryMap map = MapDeviceMemory(subject_.layout, OptionsOf(choice, subject_));
-    return map.bytes.total() <= request_.device_bytes && HostBytes(map) <= request_.host_bytes;
+    return static_cast<double>(std::max(map.bytes.total() - request_.device_bytes,
+                                        HostBytes(map) - request_.host_bytes));
   }
 
   const PlacementRequest& request_;
   const PlacementSubject subject_;
   const StepPredictor predictor_;
   std::vector<Dimension> dimensions_;
+  std::map<Choice, Known> known_;  // by what is Canonical
 };
 
 }  // namespace
@@ -368,7 +391,7 @@ class Search {
 std::optional<Placement> ChoosePlacement(const ModelConfig& config, const ModelLayout& layout,
                                          const PlacementRequest& request,
                                          const BackendMemory& memory, const MachineSpeeds& speeds) {
-  const Search search(config, layout, request, memory, speeds);
+  Search search(config, layout, request, memory, speeds);
   const std::optional<Candidate> best = search.Best();
   return best ? std::optional(search.Place(best->choice)) : std::nullopt;
 }

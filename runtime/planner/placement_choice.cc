@@ -77,6 +77,32 @@ void SetKeeping(const Choice& choice, const PlacementSubject& subject, PipelineO
 
 }  // namespace
 
+Choice Canonical(Choice choice, const ModelLayout& layout) {
+  const int layers = layout.layer_count();
+  const int units = layers + 2;
+  choice.device_units = std::min(choice.device_units, units);
+  choice.device_weight_units = std::min(choice.device_weight_units, units - choice.device_units);
+  const int others = units - choice.device_units - choice.device_weight_units;
+  choice.bus_units = std::min(choice.bus_units, others);
+  choice.weight_slots = std::min(choice.weight_slots, std::min(layers, others));
+  choice.full_keep_layers = std::min(choice.full_keep_layers, layers);
+  if (!Stashes(choice)) {
+    choice.host_boundary_layers = 0;
+  }
+  if (!Stashes(choice) || choice.full_keep_layers == layers) {
+    choice.host_kept_micro_batches = 0;
+  }
+  if (choice.host_kept_micro_batches > 0 || choice.full_keep_layers == layers) {
+    choice.keep = KeepLevel::kAll;
+  } else if (choice.keep == KeepLevel::kAll) {
+    choice.full_keep_layers = layers;
+  }
+  if (choice.host_boundary_layers == 0 && choice.host_kept_micro_batches == 0) {
+    choice.stash_slots = 0;
+  }
+  return choice;
+}
+
 PipelineOptions OptionsOf(const Choice& choice, const PlacementSubject& subject) {
   const StepRows& step = subject.step;
   PipelineOptions options;

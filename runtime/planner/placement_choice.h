@@ -4,6 +4,7 @@
 #define RUNTIME_PLANNER_PLACEMENT_CHOICE_H_
 
 #include <array>
+#include <compare>
 #include <cstdint>
 #include <functional>
 
@@ -44,7 +45,7 @@ struct Choice {
   int host_kept_micro_batches = 0;
   int stash_slots = 3;  // through which both pass
 
-  bool operator==(const Choice&) const = default;
+  auto operator<=>(const Choice&) const = default;
 };
 
 // What is to be placed.
@@ -55,6 +56,9 @@ struct PlacementSubject {
   const BackendMemory& memory;
   int fold_stash_layers;  // PipelineOptions'
 };
+
+// The choice with numbers of which nothing depends set to ones that are equal for all such choices.
+Choice Canonical(Choice choice, const ModelLayout& layout);
 
 // Complete options of a pipeline.
 PipelineOptions OptionsOf(const Choice& choice, const PlacementSubject& subject);

@@ -1,6 +1,7 @@
 #include "runtime/planner/step_prediction.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -58,11 +59,12 @@ class Steps {
   }
 
   // A schedule of that many, which stand for `represented` of the step's full ones.
-  SimulatedStep Simulate(int micro_batches, double represented) const {
+  std::optional<SimulatedStep> SimulateBelow(int micro_batches, double represented,
+                                             double limit_score) const {
     const OperationCosts costs = CostsOf(represented / micro_batches);
-    return SimulateStep(
+    return SimulateStepBelow(
         ScheduleOf(micro_batches), [&](const Operation& operation) { return costs.Of(operation); },
-        parts_.speeds);
+        parts_.speeds, limit_score);
   }
 
   int count() const { return count_; }
@@ -83,6 +85,17 @@ double WaitSeconds(const SimulatedStep& step) {
   return std::accumulate(step.compute_waits.begin(), step.compute_waits.end(), 0.0);
 }
 
+// In layer-major order micro-batches of which nothing goes to the host are as good as one: compute
+// meets them one after another, and nothing else does.
+bool TellsMicroBatchesApart(const PipelineOptions& options, int layer_count) {
+  for (int unit = 1; unit <= layer_count; ++unit) {
+    if (options.stashes_boundary(unit) || options.kept_by_place(unit)) {
+      return true;
+    }
+  }
+  return false;
+}
+
 // Fewer pieces of what the simulation need not tell apart.
 void Coarsen(const ModelLayout& layout, PipelineOptions& options) {
   options.state_chunk_elements =
@@ -98,18 +111,36 @@ void Coarsen(const ModelLayout& layout, PipelineOptions& options) {
 
 }  // namespace
 
-SimulatedStep StepPredictor::Predict(PipelineOptions options) const {
+SimulatedStep StepPredictor::Predict(const PipelineOptions& options) const {
+  return *PredictBelow(options, std::numeric_limits<double>::infinity());
+}
+
+std::optional<SimulatedStep> StepPredictor::PredictBelow(PipelineOptions options,
+                                                         double limit_score) const {
+  if (ComputeSeconds(options) >= limit_score) {
+    return std::nullopt;
+  }
   Coarsen(layout, options);
   const Steps steps(*this, options);
   if (options.order == MicroBatchOrder::kLayerMajor) {
-    return steps.Simulate(std::min(steps.count(), kMostLayerMajor), steps.full_count());
+    const int told_apart = TellsMicroBatchesApart(options, layout.layer_count())
+                               ? std::min(steps.count(), kMostLayerMajor)
+                               : 1;
+    return steps.SimulateBelow(told_apart, steps.full_count(), limit_score);
   }
   if (steps.count() <= kMostMicroBatchMajor) {
-    return steps.Simulate(steps.count(), steps.full_count());
+    return steps.SimulateBelow(steps.count(), steps.full_count(), limit_score);
   }
-  return Extrapolate(steps.Simulate(kMostMicroBatchMajor, kMostMicroBatchMajor),
-                     steps.Simulate(kMostMicroBatchMajor - 1, kMostMicroBatchMajor - 1),
-                     steps.full_count() - kMostMicroBatchMajor);
+  constexpr int kFewer = kMostMicroBatchMajor - 1;
+  const auto fewer = steps.SimulateBelow(kFewer, kFewer, limit_score);
+  const auto more = fewer ? steps.SimulateBelow(kMostMicroBatchMajor, kMostMicroBatchMajor,
+                                                limit_score)
+                          : std::nullopt;
+  if (!more) {
+    return std::nullopt;
+  }
+  const SimulatedStep all = Extrapolate(*more, *fewer, steps.full_count() - kMostMicroBatchMajor);
+  return all.score() < limit_score ? std::optional(all) : std::nullopt;
 }
 
 double StepPredictor::ComputeSeconds(const PipelineOptions& options) const {

@@ -4,6 +4,8 @@
 #ifndef RUNTIME_PLANNER_STEP_PREDICTION_H_
 #define RUNTIME_PLANNER_STEP_PREDICTION_H_
 
+#include <optional>
+
 #include "runtime/config/model_config.h"
 #include "runtime/config/model_layout.h"
 #include "runtime/pipeline/pipeline_options.h"
@@ -21,7 +23,11 @@ struct StepPredictor {
   const MachineSpeeds& speeds;
 
   // From a step's start to the next one's, in steady state. `options` are complete.
-  SimulatedStep Predict(PipelineOptions options) const;
+  SimulatedStep Predict(const PipelineOptions& options) const;
+
+  // The same for a search: absent when its score is not below the limit, which is cheaper to find
+  // out.
+  std::optional<SimulatedStep> PredictBelow(PipelineOptions options, double limit_score) const;
 
   // The compute stream's work alone: no step under these options is shorter.
   double ComputeSeconds(const PipelineOptions& options) const;

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <limits>
-#include <map>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -11,87 +11,165 @@
 namespace megatrain {
 namespace {
 
-// The first has no updates beside it, the second is as all later ones; its window, from the first
-// verdict to the second, is measured on the third to let it settle.
-constexpr int kSteps = 3;
-
 // Kernels of updates and of layers side by side share the device: together they come along a
 // little faster than one after the other.
 constexpr double kSharedDeviceRate = 0.55;
 
-// Another operation that must be over, of the same step or of the one before.
+// What kernels lose to work beside them, of that work's time: the device's memory, launches that
+// come late. Not predicted, but it decides between steps that are predicted to be equal.
+constexpr double kInterference = 0.02;
+
+constexpr int kEventKindCount = static_cast<int>(EventKind::kResult) + 1;
+
+// An operation that must be over, by its place in the window.
 struct Dependency {
-  int operation;
-  int steps_before;
+  int node;
   WaitReason reason;
 };
 
 struct Node {
-  StreamKind stream;
-  OperationCost cost;
-  bool is_verdict;
-  std::vector<Dependency> dependencies;
+  int stream;
+  Resource resource;
+  double seconds;
+  double host_bytes_per_second;
+  int first_dependency;  // of Window::dependencies; the next node's is their end
 };
 
-// The operation that records each event last, in issue order.
+// What lies between the verdict on one step and that on the next, in issue order: the first one's
+// updates, then all of the second but its own. At the verdict all that a step did before is over,
+// so that every window is as the last one.
+struct Window {
+  std::vector<Node> nodes;  // and one that ends the last one's dependencies
+  std::vector<Dependency> dependencies;
+
+  int size() const { return static_cast<int>(nodes.size()) - 1; }
+};
+
+// The operation of the window that records each event last, in issue order.
 class Recorders {
  public:
-  void Record(const Operation& operation, int index) {
+  void Record(const Operation& operation, int node) {
     for (const EventKey& event : operation.records) {
-      latest_[{event.kind, event.index}] = index;
+      std::vector<int>& latest = latest_[static_cast<int>(event.kind)];
+      if (event.index >= static_cast<int>(latest.size())) {
+        latest.resize(event.index + 1, -1);
+      }
+      latest[event.index] = node;
     }
   }
 
-  // -1 when nothing has.
+  // -1 when nothing has: if ever, it was before the window.
   int Find(const EventKey& event) const {
-    const auto found = latest_.find({event.kind, event.index});
-    return found == latest_.end() ? -1 : found->second;
+    const std::vector<int>& latest = latest_[static_cast<int>(event.kind)];
+    return event.index < static_cast<int>(latest.size()) ? latest[event.index] : -1;
   }
 
  private:
-  std::map<std::pair<EventKind, int>, int> latest_;
+  std::array<std::vector<int>, kEventKindCount> latest_;  // by kind and index
 };
 
-std::vector<Node> MakeNodes(const Schedule& schedule,
-                            const std::function<OperationCost(const Operation&)>& cost_of) {
-  Recorders before;  // of the whole step before
-  for (int i = 0; i < static_cast<int>(schedule.operations.size()); ++i) {
-    before.Record(schedule.operations[i], i);
+class WindowBuilder {
+ public:
+  explicit WindowBuilder(const std::function<OperationCost(const Operation&)>& cost_of)
+      : cost_of_(cost_of) {}
+
+  Window Build(const Schedule& schedule) && {
+    const auto norm = std::find_if(
+        schedule.operations.begin(), schedule.operations.end(),
+        [](const Operation& operation) { return operation.kind == OperationKind::kNorm; });
+    MT_CHECK(norm != schedule.operations.end());
+    window_.nodes.reserve(schedule.operations.size() + 1);
+    std::for_each(norm + 1, schedule.operations.end(), [&](const auto& update) { Add(update); });
+    std::for_each(schedule.operations.begin(), norm + 1, [&](const auto& other) { Add(other); });
+    window_.nodes.push_back({.first_dependency = DependencyCount()});
+    return std::move(window_);
   }
-  Recorders now;
-  std::vector<Node> nodes;
-  nodes.reserve(schedule.operations.size());
-  for (const Operation& operation : schedule.operations) {
-    Node node{.stream = operation.stream,
-              .cost = cost_of(operation),
-              .is_verdict = operation.kind == OperationKind::kNorm,
-              .dependencies = {}};
+
+ private:
+  int DependencyCount() const { return static_cast<int>(window_.dependencies.size()); }
+
+  void Add(const Operation& operation) {
+    const OperationCost cost = cost_of_(operation);
+    const int node = static_cast<int>(window_.nodes.size());
+    window_.nodes.push_back(
+        {.stream = static_cast<int>(operation.stream),
+         .resource = cost.resource,
+         .seconds = cost.seconds,
+         .host_bytes_per_second = cost.seconds > 0 ? cost.host_bytes / cost.seconds : 0,
+         .first_dependency = DependencyCount()});
     for (const EventKey& event : operation.waits) {
-      const int same = now.Find(event);
-      const int earlier = before.Find(event);
-      if (same >= 0) {
-        node.dependencies.push_back({same, 0, ReasonOf(event.kind)});
-      } else if (earlier >= 0) {
-        node.dependencies.push_back({earlier, 1, ReasonOf(event.kind)});
+      if (const int recorder = recorders_.Find(event); recorder >= 0) {
+        window_.dependencies.push_back({recorder, ReasonOf(event.kind)});
       }
     }
-    now.Record(operation, static_cast<int>(nodes.size()));
-    nodes.push_back(std::move(node));
+    recorders_.Record(operation, node);
   }
-  return nodes;
+
+  const std::function<OperationCost(const Operation&)>& cost_of_;
+  Recorders recorders_;
+  Window window_;
+};
+
+// The longest chain of operations that follow each other: no step is shorter.
+double LongestChain(const Window& window) {
+  std::vector<double> ends(window.size());
+  std::array<double, kStreamCount> stream_ends = {};
+  for (int i = 0; i < window.size(); ++i) {
+    const Node& node = window.nodes[i];
+    double start = stream_ends[node.stream];
+    for (int d = node.first_dependency; d < window.nodes[i + 1].first_dependency; ++d) {
+      start = std::max(start, ends[window.dependencies[d].node]);
+    }
+    stream_ends[node.stream] = ends[i] = start + node.seconds;
+  }
+  return ends.back();
+}
+
+// By Resource: how long it is busy at least.
+std::array<double, kResourceCount> WorkOf(const Window& window) {
+  std::array<double, kResourceCount> seconds = {};
+  for (int i = 0; i < window.size(); ++i) {
+    seconds[static_cast<int>(window.nodes[i].resource)] += window.nodes[i].seconds;
+  }
+  return seconds;
+}
+
+// How long what shares a thing keeps it busy: no step is shorter.
+double MostWork(const Window& window, const std::array<double, kResourceCount>& work,
+                const MachineSpeeds& speeds) {
+  double host_bytes = 0;
+  for (int i = 0; i < window.size(); ++i) {
+    host_bytes += window.nodes[i].seconds * window.nodes[i].host_bytes_per_second;
+  }
+  const double up = work[static_cast<int>(Resource::kBusUp)];
+  const double down = work[static_cast<int>(Resource::kBusDown)];
+  return std::max({host_bytes / speeds.host_memory_bytes, up, down,
+                   (up * speeds.bus_up_bytes + down * speeds.bus_down_bytes) /
+                       std::max({2 * speeds.bus_both_bytes, speeds.bus_up_bytes,
+                                 speeds.bus_down_bytes})});
 }
 
 class Simulation {
  public:
-  Simulation(std::vector<Node> nodes, const MachineSpeeds& speeds)
-      : nodes_(std::move(nodes)), speeds_(speeds), done_(nodes_.size() * kSteps, false) {
-    for (int i = 0; i < static_cast<int>(nodes_.size()); ++i) {
-      streams_[static_cast<int>(nodes_[i].stream)].operations.push_back(i);
+  Simulation(const Window& window, const MachineSpeeds& speeds)
+      : window_(window), speeds_(speeds), done_(window.size(), 0) {
+    for (int i = 0; i < window.size(); ++i) {
+      streams_[window.nodes[i].stream].nodes.push_back(i);
+    }
+    for (Stream& stream : streams_) {
+      Begin(stream);
+    }
+    for (const int i : compute().nodes) {
+      left_compute_seconds_ += window.nodes[i].seconds;
     }
   }
 
-  SimulatedStep Run() {
-    while (verdicts_ < kSteps) {
+  // Absent when the step takes `limit_seconds` or longer.
+  std::optional<SimulatedStep> Run(double limit_seconds) {
+    while (done_.back() == 0) {
+      if (result_.seconds + left_compute_seconds_ >= limit_seconds) {
+        return std::nullopt;
+      }
       StartWhatCan();
       SetRates();
       Advance();
@@ -101,66 +179,63 @@ class Simulation {
 
  private:
   struct Stream {
-    std::vector<int> operations;  // of one step
-    int next = 0;                 // of all steps'
+    std::vector<int> nodes;
+    size_t next = 0;
+    const Node* node = nullptr;  // of the next one; null at the end
+    int dependency = 0;          // the first that is not known to be met
     bool runs = false;
     double left_seconds = 0;  // of what runs, at its own speed
     double rate = 0;
     WaitReason reason = WaitReason::kNoWork;  // when it does not run
   };
 
-  int StepOf(const Stream& stream) const {
-    return stream.next / static_cast<int>(stream.operations.size());
+  const Stream& compute() const { return streams_[static_cast<int>(StreamKind::kCompute)]; }
+
+  // Turns to the stream's next operation.
+  void Begin(Stream& stream) const {
+    stream.reason = WaitReason::kNoWork;
+    stream.node = nullptr;
+    if (stream.next < stream.nodes.size()) {
+      stream.node = &window_.nodes[stream.nodes[stream.next]];
+      stream.dependency = stream.node->first_dependency;
+    }
   }
-  int IndexOf(const Stream& stream) const {
-    return stream.operations[stream.next % stream.operations.size()];
-  }
-  const OperationCost& CostOf(const Stream& stream) const { return nodes_[IndexOf(stream)].cost; }
 
   void StartWhatCan() {
     for (Stream& stream : streams_) {
-      if (stream.runs || stream.operations.empty() || StepOf(stream) >= kSteps) {
-        continue;
-      }
-      const Dependency* unmet = FirstUnmet(stream);
-      stream.runs = unmet == nullptr;
-      stream.left_seconds = CostOf(stream).seconds;
-      stream.reason = unmet == nullptr ? WaitReason::kNoWork : unmet->reason;
-    }
-  }
-
-  const Dependency* FirstUnmet(const Stream& stream) const {
-    const int step = StepOf(stream);
-    for (const Dependency& dependency : nodes_[IndexOf(stream)].dependencies) {
-      const int of_step = step - dependency.steps_before;
-      if (of_step >= 0 && !done_[of_step * nodes_.size() + dependency.operation]) {
-        return &dependency;
+      if (!stream.runs && stream.node != nullptr && IsReady(stream)) {
+        stream.runs = true;
+        stream.left_seconds = stream.node->seconds;
       }
     }
-    return nullptr;
   }
 
-  int Running(Resource resource) const {
-    return static_cast<int>(std::count_if(
-        streams_.begin(), streams_.end(),
-        [&](const Stream& stream) { return stream.runs && CostOf(stream).resource == resource; }));
+  bool IsReady(Stream& stream) const {
+    for (; stream.dependency < (stream.node + 1)->first_dependency; ++stream.dependency) {
+      const Dependency& dependency = window_.dependencies[stream.dependency];
+      if (done_[dependency.node] == 0) {
+        stream.reason = dependency.reason;
+        return false;
+      }
+    }
+    return true;
   }
 
-  // Of the speed that an operation has alone.
-  double RateOf(Resource resource) const {
+  // Of the speed that an operation has alone, when so many run by resource.
+  double RateOf(Resource resource, const std::array<int, kResourceCount>& running) const {
+    const auto runs = [&](Resource other) { return running[static_cast<int>(other)] > 0; };
+    const int sharing = running[static_cast<int>(resource)];
     switch (resource) {
       case Resource::kBusUp:
-        return (Running(Resource::kBusDown) > 0 ? speeds_.bus_both_bytes / speeds_.bus_up_bytes
-                                                : 1.0) /
-               Running(resource);
+        return (runs(Resource::kBusDown) ? speeds_.bus_both_bytes / speeds_.bus_up_bytes : 1.0) /
+               sharing;
       case Resource::kBusDown:
-        return (Running(Resource::kBusUp) > 0 ? speeds_.bus_both_bytes / speeds_.bus_down_bytes
-                                              : 1.0) /
-               Running(resource);
+        return (runs(Resource::kBusUp) ? speeds_.bus_both_bytes / speeds_.bus_down_bytes : 1.0) /
+               sharing;
       case Resource::kCompute:
-        return Running(Resource::kDeviceUpdates) > 0 ? kSharedDeviceRate : 1;
+        return runs(Resource::kDeviceUpdates) ? kSharedDeviceRate : 1;
       case Resource::kDeviceUpdates:
-        return Running(Resource::kCompute) > 0 ? kSharedDeviceRate : 1;
+        return runs(Resource::kCompute) ? kSharedDeviceRate : 1;
       case Resource::kHostUpdates:
         return 1;
     }
@@ -168,26 +243,27 @@ class Simulation {
   }
 
   void SetRates() {
+    std::array<int, kResourceCount> running = {};
+    for (const Stream& stream : streams_) {
+      if (stream.runs) {
+        ++running[static_cast<int>(stream.node->resource)];
+      }
+    }
     double host_bytes = 0;  // a second that all want
     for (Stream& stream : streams_) {
       if (stream.runs) {
-        stream.rate = RateOf(CostOf(stream).resource);
-        host_bytes += HostBytesPerSecond(stream);
+        stream.rate = RateOf(stream.node->resource, running);
+        host_bytes += stream.node->host_bytes_per_second * stream.rate;
       }
     }
     if (host_bytes <= speeds_.host_memory_bytes) {
       return;
     }
     for (Stream& stream : streams_) {
-      if (stream.runs && CostOf(stream).host_bytes > 0) {
+      if (stream.runs && stream.node->host_bytes_per_second > 0) {
         stream.rate *= speeds_.host_memory_bytes / host_bytes;
       }
     }
-  }
-
-  double HostBytesPerSecond(const Stream& stream) const {
-    const OperationCost& cost = CostOf(stream);
-    return cost.seconds > 0 ? cost.host_bytes / cost.seconds * stream.rate : 0;
   }
 
   // To the end of the operation that is over first.
@@ -195,16 +271,14 @@ class Simulation {
     const Stream* first = nullptr;
     double seconds = std::numeric_limits<double>::infinity();
     for (const Stream& stream : streams_) {
-      if (stream.runs && stream.left_seconds / stream.rate < seconds) {
+      if (stream.runs && stream.left_seconds < seconds * stream.rate) {
         first = &stream;
         seconds = stream.left_seconds / stream.rate;
       }
     }
     MT_CHECK(first != nullptr);  // a checked schedule has no circle
-    const bool measured = verdicts_ == kSteps - 1;
-    if (measured) {
-      Account(seconds);
-    }
+    Account(seconds);
+    left_compute_seconds_ -= compute().runs ? seconds * compute().rate : 0;
     for (Stream& stream : streams_) {
       if (!stream.runs) {
         continue;
@@ -220,37 +294,53 @@ class Simulation {
     result_.seconds += seconds;
     for (const Stream& stream : streams_) {
       if (stream.runs) {
-        result_.busy_seconds[static_cast<int>(CostOf(stream).resource)] += seconds;
+        result_.busy_seconds[static_cast<int>(stream.node->resource)] += seconds;
       }
     }
-    const Stream& compute = streams_[static_cast<int>(StreamKind::kCompute)];
-    if (!compute.runs) {
-      result_.compute_waits[static_cast<int>(compute.reason)] += seconds;
+    if (!compute().runs) {
+      result_.compute_waits[static_cast<int>(compute().reason)] += seconds;
     }
   }
 
   void Finish(Stream& stream) {
-    const int index = IndexOf(stream);
-    done_[StepOf(stream) * nodes_.size() + index] = true;
-    verdicts_ += nodes_[index].is_verdict ? 1 : 0;
+    done_[stream.nodes[stream.next++]] = 1;
     stream.runs = false;
-    ++stream.next;
+    Begin(stream);
   }
 
-  const std::vector<Node> nodes_;
+  const Window& window_;
   const MachineSpeeds& speeds_;
-  std::vector<bool> done_;  // by step and operation
+  std::vector<char> done_;  // by node
   std::array<Stream, kStreamCount> streams_;
-  int verdicts_ = 0;
+  double left_compute_seconds_ = 0;  // were the device not shared
   SimulatedStep result_;
 };
 
 }  // namespace
 
+double SimulatedStep::score() const {
+  const double all = std::accumulate(busy_seconds.begin(), busy_seconds.end(), 0.0);
+  return seconds + kInterference * (all - busy_seconds[static_cast<size_t>(Resource::kCompute)]);
+}
+
+std::optional<SimulatedStep> SimulateStepBelow(
+    const Schedule& schedule, const std::function<OperationCost(const Operation&)>& cost_of,
+    const MachineSpeeds& speeds, double limit_score) {
+  const Window window = WindowBuilder(cost_of).Build(schedule);
+  const std::array<double, kResourceCount> work = WorkOf(window);
+  SimulatedStep no_time;  // but all the work that nothing avoids
+  no_time.busy_seconds = work;
+  const double limit_seconds = limit_score - no_time.score();
+  if (MostWork(window, work, speeds) >= limit_seconds || LongestChain(window) >= limit_seconds) {
+    return std::nullopt;
+  }
+  return Simulation(window, speeds).Run(limit_seconds);
+}
+
 SimulatedStep SimulateStep(const Schedule& schedule,
                            const std::function<OperationCost(const Operation&)>& cost_of,
                            const MachineSpeeds& speeds) {
-  return Simulation(MakeNodes(schedule, cost_of), speeds).Run();
+  return *SimulateStepBelow(schedule, cost_of, speeds, std::numeric_limits<double>::infinity());
 }
 
 }  // namespace megatrain

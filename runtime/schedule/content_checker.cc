@@ -1,4 +1,5 @@
 #include <map>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -49,6 +50,7 @@ class ContentChecker {
   absl::Status Check(std::span<const Schedule> steps) {
     for (step_ = 0; step_ < static_cast<int>(steps.size()); ++step_) {
       shape_ = steps[step_].shape;
+      unit_slots_.emplace(shape_);
       MT_RETURN_IF_ERROR(CheckStep(steps[step_]));
     }
     return absl::OkStatus();
@@ -69,7 +71,7 @@ class ContentChecker {
     staging_.clear();
     for (int unit = 0; unit < shape_.unit_count(); ++unit) {
       if (shape_.on_device(unit)) {
-        slots_.try_emplace(shape_.OwnWeightSlot(unit), Weights{unit, versions_[unit]});
+        slots_.try_emplace(unit_slots_->OwnWeightSlot(unit), Weights{unit, versions_[unit]});
       }
     }
     for (const Operation& operation : schedule.operations) {
@@ -314,7 +316,7 @@ class ContentChecker {
     gradient.updated = true;
     ++versions_[operation.unit];
     if (shape_.on_device(operation.unit)) {
-      slots_[shape_.OwnWeightSlot(operation.unit)].version = versions_[operation.unit];
+      slots_[unit_slots_->OwnWeightSlot(operation.unit)].version = versions_[operation.unit];
     }
     return absl::OkStatus();
   }
@@ -384,6 +386,7 @@ class ContentChecker {
   }
 
   ScheduleShape shape_;
+  std::optional<UnitSlots> unit_slots_;  // of the shape
   int step_ = 0;
   std::map<int, Weights> slots_;  // by weight slot; absent: free
   std::vector<int> versions_;     // by unit

@@ -49,15 +49,6 @@ const char* KindName(OperationKind kind) {
   return "unknown";
 }
 
-// How many layers before `unit` are on the device as it is, or are not as it is not.
-int RankAmong(const ScheduleShape& shape, int unit) {
-  int rank = 0;
-  for (int layer = 1; layer < unit; ++layer) {
-    rank += shape.on_device(layer) == shape.on_device(unit) ? 1 : 0;
-  }
-  return rank;
-}
-
 const char* EventName(EventKind kind) {
   switch (kind) {
     case EventKind::kChunkUpdated:
@@ -120,34 +111,30 @@ bool ScheduleShape::ends_share_slots() const {
   return order == MicroBatchOrder::kLayerMajor && !tied && !on_device(0) && !on_device(head_unit());
 }
 
-int ScheduleShape::OwnWeightSlot(int unit) const {
-  if (unit == 0) {
-    return kEmbeddingSlot;
-  }
-  if (unit == head_unit()) {
-    return ends_share_slots() ? kEmbeddingSlot : kHeadSlot;
-  }
-  if (!on_device(unit)) {
-    return -1;
-  }
-  const int rotating = std::min(weight_slot_count, streamed_layer_count());
-  return kFirstLayerSlot + rotating + RankAmong(*this, unit);
-}
-
-int ScheduleShape::GradientSlot(int unit) const {
-  if (unit == 0 || unit == head_unit()) {
-    return OwnWeightSlot(unit);
-  }
-  if (order == MicroBatchOrder::kMicroBatchMajor) {
-    return kFirstLayerSlot + unit - 1;
-  }
-  const int rotating = std::min(gradient_slot_count, streamed_layer_count());
-  const int rank = RankAmong(*this, unit);
-  return kFirstLayerSlot + (on_device(unit) ? rotating + rank : rank % rotating);
-}
-
 int ScheduleShape::activation_slot_count() const {
   return order == MicroBatchOrder::kLayerMajor ? micro_batch_count : 1;
+}
+
+UnitSlots::UnitSlots(const ScheduleShape& shape) {
+  const int streamed = shape.streamed_layer_count();
+  const int shared_weights = std::min(shape.weight_slot_count, streamed);
+  const int shared_gradients = std::min(shape.gradient_slot_count, streamed);
+  const bool own_gradients = shape.order == MicroBatchOrder::kMicroBatchMajor;
+  weights_ = {kEmbeddingSlot};
+  gradients_ = {kEmbeddingSlot};
+  int streamed_before = 0;
+  for (int unit = 1; unit <= shape.layer_count; ++unit) {
+    const bool stays = shape.on_device(unit);
+    const int stayed_before = unit - 1 - streamed_before;
+    const int gradient = own_gradients ? unit - 1
+                         : stays       ? shared_gradients + stayed_before
+                                       : streamed_before % shared_gradients;
+    weights_.push_back(stays ? kFirstLayerSlot + shared_weights + stayed_before : -1);
+    gradients_.push_back(kFirstLayerSlot + gradient);
+    streamed_before += stays ? 0 : 1;
+  }
+  weights_.push_back(shape.ends_share_slots() ? kEmbeddingSlot : kHeadSlot);
+  gradients_.push_back(weights_.back());
 }
 
 WaitReason ReasonOf(EventKind kind) {

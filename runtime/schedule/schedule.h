@@ -83,10 +83,6 @@ struct ScheduleShape {
   // Whether embedding and head share a weight and a gradient slot: in layer-major order one is done
   // before the other begins. Not where they have a table in common, or a state on the device.
   bool ends_share_slots() const;
-  // The own slot of an embedding, a head or a layer on the device; -1 for one that streams.
-  int OwnWeightSlot(int unit) const;
-  // Where the unit's gradient accumulates.
-  int GradientSlot(int unit) const;
   // Slots and accumulators that a schedule of this shape uses, the two below included.
   int used_weight_slot_count() const;
   int used_gradient_slot_count() const;
@@ -120,6 +116,21 @@ struct ScheduleShape {
 inline constexpr int kEmbeddingSlot = 0;
 inline constexpr int kHeadSlot = 1;
 inline constexpr int kFirstLayerSlot = 2;
+
+// The slots of a shape's units.
+class UnitSlots {
+ public:
+  explicit UnitSlots(const ScheduleShape& shape);
+
+  // The own one of an embedding, a head or a layer on the device; -1 for one that streams.
+  int OwnWeightSlot(int unit) const { return weights_[unit]; }
+  // Where the unit's gradient accumulates.
+  int GradientSlot(int unit) const { return gradients_[unit]; }
+
+ private:
+  std::vector<int> weights_;    // by unit
+  std::vector<int> gradients_;  // by unit
+};
 
 enum class OperationKind {
   kLoadWeights,        // h2d: a unit's weights into its weight slot

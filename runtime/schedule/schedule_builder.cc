@@ -18,6 +18,8 @@ class Builder {
  public:
   explicit Builder(const ScheduleShape& shape)
       : shape_(shape),
+        unit_slots_(shape),
+        slot_of_(shape.unit_count(), -1),
         weight_slots_(shape.used_weight_slot_count()),
         gradient_slots_(shape.used_gradient_slot_count()),
         stash_slots_(shape.stash_slot_count),
@@ -26,7 +28,8 @@ class Builder {
         gradient_bound_(shape.unit_count(), false) {
     for (int unit = 0; unit < shape.unit_count(); ++unit) {
       if (shape.on_device(unit)) {
-        weight_slots_[shape.OwnWeightSlot(unit)] = {.unit = unit, .is_permanent = true};
+        slot_of_[unit] = unit_slots_.OwnWeightSlot(unit);
+        weight_slots_[slot_of_[unit]] = {.unit = unit, .is_permanent = true};
       }
     }
   }
@@ -253,7 +256,7 @@ class Builder {
   // soon as a slot is free for them, lest they queue behind fetches for all of this unit.
   void PrefetchWeights(int unit) {
     int next = unit - 1;
-    while (next > 0 && FindWeightSlot(next) >= 0) {
+    while (next > 0 && slot_of_[next] >= 0) {
       --next;
     }
     if (fetches_.empty() || next <= 0) {
@@ -266,7 +269,7 @@ class Builder {
 
   // The gradient of `unit` is complete: rounds it and copies it to the host, where that updates.
   void Finalize(int unit) {
-    const int slot = shape_.GradientSlot(unit);
+    const int slot = unit_slots_.GradientSlot(unit);
     Emit({.kind = OperationKind::kFinalizeGradients,
           .stream = StreamKind::kCompute,
           .unit = unit,
@@ -304,7 +307,7 @@ class Builder {
 
   // Gives `operation` the slot that holds its unit's weights; loads them when none does.
   void BindWeights(Operation& operation) {
-    int slot = FindWeightSlot(operation.unit);
+    int slot = slot_of_[operation.unit];
     if (slot < 0) {
       slot = ChooseWeightSlot(operation.unit);
       EmitLoad(operation.unit, slot);
@@ -318,19 +321,10 @@ class Builder {
     weight_slots_[slot].last_reader = NextIndex();
   }
 
-  int FindWeightSlot(int unit) const {
-    for (int slot = 0; slot < static_cast<int>(weight_slots_.size()); ++slot) {
-      if (weight_slots_[slot].unit == unit) {
-        return slot;
-      }
-    }
-    return -1;
-  }
-
   // The least recently read: it is free first, and where the pass turns round it is the one that
   // is needed last.
   int ChooseWeightSlot(int unit) const {
-    const int own = shape_.OwnWeightSlot(unit);
+    const int own = unit_slots_.OwnWeightSlot(unit);
     return own >= 0 ? own : OldestSharedSlot(/*above=*/0);
   }
 
@@ -361,6 +355,7 @@ class Builder {
     load.waits.push_back({EventKind::kSlotFree, slot});
     load.records.push_back({EventKind::kWeightsReady, slot});
     weight_slots_[slot].unit = unit;
+    slot_of_[unit] = slot;
     weight_slots_[slot].waited = false;
     Emit(std::move(load));
   }
@@ -369,13 +364,13 @@ class Builder {
     WeightSlot& state = weight_slots_[slot];
     if (state.unit >= 0 && !state.is_permanent) {
       operations_[state.last_reader].records.push_back({EventKind::kSlotFree, slot});
-      state.unit = -1;
+      slot_of_[std::exchange(state.unit, -1)] = -1;
     }
   }
 
   // Gives `operation` its unit's gradient slot, cleared when the unit meets it first.
   void BindGradients(Operation& operation) {
-    const int slot = shape_.GradientSlot(operation.unit);
+    const int slot = unit_slots_.GradientSlot(operation.unit);
     if (!gradient_bound_[operation.unit]) {
       gradient_bound_[operation.unit] = true;
       operation.clears_gradient = true;
@@ -410,7 +405,9 @@ class Builder {
   }
 
   const ScheduleShape shape_;
+  const UnitSlots unit_slots_;
   std::vector<Operation> operations_;
+  std::vector<int> slot_of_;  // by unit: the weight slot that holds its weights, or -1
   std::vector<WeightSlot> weight_slots_;
   std::vector<GradientSlot> gradient_slots_;
   std::vector<StashSlot> stash_slots_;

@@ -145,15 +145,15 @@ TEST(ScheduleBuilderTest, EvaluationStashesNothing) {
 TEST(ScheduleBuilderTest, EndsShareSlotsWhereOneIsDoneBeforeTheOtherBegins) {
   ScheduleShape shape = {.layer_count = 2};
   EXPECT_TRUE(shape.ends_share_slots());
-  EXPECT_EQ(shape.OwnWeightSlot(shape.head_unit()), kEmbeddingSlot);
-  EXPECT_EQ(shape.GradientSlot(shape.head_unit()), kEmbeddingSlot);
+  EXPECT_EQ(UnitSlots(shape).OwnWeightSlot(shape.head_unit()), kEmbeddingSlot);
+  EXPECT_EQ(UnitSlots(shape).GradientSlot(shape.head_unit()), kEmbeddingSlot);
   shape.tied = true;
   EXPECT_FALSE(shape.ends_share_slots());
   shape = {.layer_count = 2, .order = MicroBatchOrder::kMicroBatchMajor};
   EXPECT_FALSE(shape.ends_share_slots());
   shape = {.layer_count = 2, .updates = {kHost, kHost, kHost, kDevice}};
   EXPECT_FALSE(shape.ends_share_slots());
-  EXPECT_EQ(shape.OwnWeightSlot(shape.head_unit()), kHeadSlot);
+  EXPECT_EQ(UnitSlots(shape).OwnWeightSlot(shape.head_unit()), kHeadSlot);
 }
 
 TEST(ScheduleBuilderTest, ResidentWeightsCrossTheBusOnce) {
@@ -246,13 +246,14 @@ TEST(ScheduleBuilderTest, LayersOnTheDeviceHaveSlotsAfterTheSharedOnes) {
                                .updates = {kHost, kDevice, kHost, kHost, kDevice, kHost, kHost}};
   EXPECT_EQ(shape.streamed_layer_count(), 3);
   EXPECT_EQ(shape.used_weight_slot_count(), 6);
-  EXPECT_EQ(shape.OwnWeightSlot(1), 4);
-  EXPECT_EQ(shape.OwnWeightSlot(2), -1);
-  EXPECT_EQ(shape.OwnWeightSlot(4), 5);
-  EXPECT_EQ(shape.GradientSlot(2), 2);
-  EXPECT_EQ(shape.GradientSlot(3), 3);
-  EXPECT_EQ(shape.GradientSlot(4), 5);
-  EXPECT_EQ(shape.GradientSlot(5), 2);
+  const UnitSlots slots(shape);
+  EXPECT_EQ(slots.OwnWeightSlot(1), 4);
+  EXPECT_EQ(slots.OwnWeightSlot(2), -1);
+  EXPECT_EQ(slots.OwnWeightSlot(4), 5);
+  EXPECT_EQ(slots.GradientSlot(2), 2);
+  EXPECT_EQ(slots.GradientSlot(3), 3);
+  EXPECT_EQ(slots.GradientSlot(4), 5);
+  EXPECT_EQ(slots.GradientSlot(5), 2);
 }
 
 TEST(ScheduleBuilderTest, RefusesEmptyShapes) {

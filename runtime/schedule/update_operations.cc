@@ -12,6 +12,7 @@ class Updates {
  public:
   Updates(const ScheduleShape& shape, std::vector<Operation>& operations)
       : shape_(shape),
+        unit_slots_(shape),
         operations_(operations),
         norm_(operations.size() - 1),
         stores_(shape.staging_slot_count, -1) {}
@@ -33,8 +34,8 @@ class Updates {
     if (shape_.on_device(unit)) {
       update.kind = OperationKind::kUpdateOnDevice;
       update.stream = StreamKind::kDeviceUpdate;
-      update.weight_slot = shape_.OwnWeightSlot(unit);
-      update.gradient_slot = shape_.GradientSlot(unit);
+      update.weight_slot = unit_slots_.OwnWeightSlot(unit);
+      update.gradient_slot = unit_slots_.GradientSlot(unit);
       if (!std::exchange(device_waited_, true)) {
         WaitForNorm(update);
       }
@@ -61,8 +62,8 @@ class Updates {
       Operation update =
           OnChunk(OperationKind::kUpdateChunk, StreamKind::kStateUpdate, unit, chunk, slot);
       if (shape_.on_device(unit)) {
-        update.weight_slot = shape_.OwnWeightSlot(unit);
-        update.gradient_slot = shape_.GradientSlot(unit);
+        update.weight_slot = unit_slots_.OwnWeightSlot(unit);
+        update.gradient_slot = unit_slots_.GradientSlot(unit);
       }
       update.waits.push_back({EventKind::kStateReady, slot});
       update.records.push_back({EventKind::kChunkUpdated, slot});
@@ -89,6 +90,7 @@ class Updates {
   }
 
   const ScheduleShape& shape_;
+  const UnitSlots unit_slots_;
   std::vector<Operation>& operations_;
   const size_t norm_;           // index of kNorm
   std::vector<int> stores_;     // by staging slot: its last kStoreState's index, or -1
