@@ -375,8 +375,8 @@ class Search {
   // Bytes above what the request has room for, on the device or on the host; fits at 0 and below.
   double ExcessOf(const Choice& choice) const {
     const DeviceMemoryMap map = MapDeviceMemory(subject_.layout, OptionsOf(choice, subject_));
-    return static_cast<double>(std::max(map.bytes.total() - request_.device_bytes,
-                                        HostBytes(map) - request_.host_bytes));
+    return static_cast<double>(
+        std::max(map.bytes.total() - request_.device_bytes, HostBytes(map) - request_.host_bytes));
   }
 
   const PlacementRequest& request_;

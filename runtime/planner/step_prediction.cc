@@ -133,9 +133,9 @@ std::optional<SimulatedStep> StepPredictor::PredictBelow(PipelineOptions options
   }
   constexpr int kFewer = kMostMicroBatchMajor - 1;
   const auto fewer = steps.SimulateBelow(kFewer, kFewer, limit_score);
-  const auto more = fewer ? steps.SimulateBelow(kMostMicroBatchMajor, kMostMicroBatchMajor,
-                                                limit_score)
-                          : std::nullopt;
+  const auto more =
+      fewer ? steps.SimulateBelow(kMostMicroBatchMajor, kMostMicroBatchMajor, limit_score)
+            : std::nullopt;
   if (!more) {
     return std::nullopt;
   }

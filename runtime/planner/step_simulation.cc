@@ -143,10 +143,10 @@ double MostWork(const Window& window, const std::array<double, kResourceCount>& 
   }
   const double up = work[static_cast<int>(Resource::kBusUp)];
   const double down = work[static_cast<int>(Resource::kBusDown)];
-  return std::max({host_bytes / speeds.host_memory_bytes, up, down,
-                   (up * speeds.bus_up_bytes + down * speeds.bus_down_bytes) /
-                       std::max({2 * speeds.bus_both_bytes, speeds.bus_up_bytes,
-                                 speeds.bus_down_bytes})});
+  return std::max(
+      {host_bytes / speeds.host_memory_bytes, up, down,
+       (up * speeds.bus_up_bytes + down * speeds.bus_down_bytes) /
+           std::max({2 * speeds.bus_both_bytes, speeds.bus_up_bytes, speeds.bus_down_bytes})});
 }
 
 class Simulation {
