@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -46,6 +47,21 @@ void SetUp(SpawnArguments& spawn, const std::string& log_path) {
                            POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
 }
 
+// This process's own, and of `more` what it lacks; points into both.
+std::vector<char*> Environment(const std::vector<std::string>& more) {
+  std::vector<char*> result;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    result.push_back(*entry);
+  }
+  for (const std::string& entry : more) {
+    if (getenv(entry.substr(0, entry.find('=')).c_str()) == nullptr) {
+      result.push_back(const_cast<char*>(entry.c_str()));
+    }
+  }
+  result.push_back(nullptr);
+  return result;
+}
+
 }  // namespace
 
 std::string InWords(const ExitReport& report) {
@@ -64,7 +80,7 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Spawn(const Options&
   arguments.push_back(nullptr);
   pid_t pid = 0;
   const int error = posix_spawn(&pid, options.path.c_str(), &spawn.actions, &spawn.attributes,
-                                arguments.data(), environ);
+                                arguments.data(), Environment(options.environment).data());
   if (error != 0) {
     return absl::ErrnoToStatus(
         error, absl::StrCat("starting ", options.path, " with log ", options.log_path));

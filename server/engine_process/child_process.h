@@ -31,7 +31,8 @@ class ChildProcess {
   struct Options {
     std::string path;  // of the program; not searched for
     std::vector<std::string> arguments;
-    std::string log_path;  // gets standard output and error, appended
+    std::string log_path;                       // gets standard output and error, appended
+    std::vector<std::string> environment = {};  // NAME=VALUE, where this process has no such name
   };
 
   // In a process group of its own, with no open files but the log and default signals. The child

@@ -20,9 +20,9 @@ namespace {
 constexpr absl::Duration kReadyPoll = absl::Milliseconds(250);
 constexpr absl::Duration kReadyTimeout = absl::Seconds(120);  // loading the libraries included
 constexpr absl::Duration kStopGrace = absl::Seconds(10);
-// An engine that lived so long did not die of what killed the one before.
-constexpr absl::Duration kHealthyLife = absl::Seconds(60);
 constexpr size_t kQuotedBytes = 500;
+// The engine would set it and start itself anew, which loads its libraries twice.
+constexpr char kIdleThreadsSleep[] = "OMP_WAIT_POLICY=passive";
 
 // The log's last line, cut: of an engine that gave up, why it did.
 std::string LastLine(const std::string& log_path) {
@@ -59,7 +59,7 @@ std::shared_ptr<grpc::Channel> Connect(const std::string& socket_path) {
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 50);
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 50);
-  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 500);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 100);
   return grpc::CreateCustomChannel(absl::StrCat("unix:", socket_path),
                                    grpc::InsecureChannelCredentials(), arguments);
 }
@@ -123,12 +123,10 @@ void EngineSupervisor::Kill(int64_t generation, const std::string& why) {
 void EngineSupervisor::Loop() {
   absl::Duration delay = options_.first_delay;
   while (true) {
-    const absl::Duration began = clock_.MonotonicNow();
-    RunOnce();
-    on_change_();
-    if (clock_.MonotonicNow() - began > kHealthyLife) {
+    if (RunOnce()) {
       delay = options_.first_delay;
     }
+    on_change_();
     MutexLock lock(&mutex_);
     const absl::Duration end = clock_.MonotonicNow() + delay;
     while (!stopping_ && clock_.MonotonicNow() < end) {
@@ -143,7 +141,7 @@ void EngineSupervisor::Loop() {
   }
 }
 
-void EngineSupervisor::RunOnce() {
+bool EngineSupervisor::RunOnce() {
   unlink(options_.socket_path.c_str());  // of one that died
   std::vector<std::string> arguments = {"--socket", options_.socket_path};
   arguments.insert(arguments.end(), options_.arguments.begin(), options_.arguments.end());
@@ -153,18 +151,20 @@ void EngineSupervisor::RunOnce() {
     ++state_.generation;
     kill_reason_.clear();
     if (stopping_) {
-      return;
+      return false;
     }
-    auto spawned = ChildProcess::Spawn({options_.engine_path, arguments, options_.log_path});
+    auto spawned = ChildProcess::Spawn(
+        {options_.engine_path, arguments, options_.log_path, {kIdleThreadsSleep}});
     if (!spawned.ok()) {
       RecordDeath("ENGINE_DIED", std::string(spawned.status().message()));
-      return;
+      return false;
     }
     child_ = *std::move(spawned);
     child = child_.get();
     state_.pid = child->pid();
   }
-  if (WaitUntilReady(*child)) {
+  const bool answered = WaitUntilReady(*child);
+  if (answered) {
     on_change_();
   }
   const ExitReport report = child->Wait();
@@ -173,6 +173,7 @@ void EngineSupervisor::RunOnce() {
   const bool stalled = report.exit_code == kStalledExitCode && kill_reason_.empty();
   RecordDeath(stalled ? "ENGINE_STALLED" : "ENGINE_DIED",
               DeathMessage(report, kill_reason_, options_.log_path));
+  return answered;
 }
 
 void EngineSupervisor::AskForLife() {

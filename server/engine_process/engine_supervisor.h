@@ -23,7 +23,8 @@
 namespace megatrain {
 
 // Starts the engine, notices its death, records the reason and starts it again after a delay that
-// doubles while it keeps dying. One that lives but does not answer is killed. Thread-safe.
+// doubles while it keeps dying before it answers. One that lives but does not answer is killed.
+// Thread-safe.
 class EngineSupervisor {
  public:
   struct Options {
@@ -70,8 +71,8 @@ class EngineSupervisor {
 
  private:
   void Loop();
-  // One process from its start to its death.
-  void RunOnce();
+  // One process from its start to its death; whether it ever answered.
+  bool RunOnce();
   bool WaitUntilReady(ChildProcess& child);
   void RecordDeath(const std::string& code, const std::string& message)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -1,32 +1,52 @@
-"""Daemon and engine are killed at random instants, again and again. Whatever happens, no accepted
-job is lost, and a job that was killed ends with the bits of one that was not: each step's figures
-and the weights.
+"""Daemon and engine are killed at random instants, again and again: at steps, in saves, evaluations
+and exports, while a job is submitted, forked, paused and resumed. Whatever happens, no accepted job
+is lost, and a job that was killed ends with the bits of one that was not: each step's and each
+evaluation's figures, the weights' high and low parts, both moments, and what is exported.
 
-`--kills N` is the number of kills (the long form: thousands), `--seed N` repeats a run.
+`--kills N` is the number of kills (the long form: thousands), `--seed N` repeats a run. Shards of
+the test divide the kills, each in a world of its own.
 """
 
 import argparse
-import json
+import contextlib
 import os
 import random
 import signal
+import sqlite3
 import sys
 import time
 import unittest
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from world import World
+from followed_job import FollowedJob
+from world import Result, World, wait_until
 
 _STEPS = 40
-_FINAL = {"JOB_STATE_SUCCEEDED", "JOB_STATE_FAILED", "JOB_STATE_CANCELLED"}
+_UNREACHABLE = 8  # the command line's exit code
+_PLANES = ("weights_hi.bin", "weights_lo.bin", "adam_m.bin", "adam_v.bin")
+# Kinds of jobs, and how often there is one.
+_KINDS = {"plain": 5, "paused": 3, "forked": 2, "weights only": 1}
+# What a kill aims at, and how often: a state and a phase, or any instant.
+_AIMS = {
+    ("", ""): 2,
+    ("RUNNING", ""): 6,
+    ("RUNNING", "saving"): 3,
+    ("RUNNING", "evaluating"): 3,
+    ("RUNNING", "exporting"): 1,
+}
 _OPTIONS = argparse.Namespace(kills=200, seed=0)
 
 
 class Outcome(NamedTuple):
     """What must not depend on kills."""
 
-    figures: dict[int, tuple[Any, ...]]
-    weights: bytes
+    steps: dict[int, tuple[Any, ...]]
+    evaluations: dict[int, tuple[Any, ...]]
+    state: dict[str, bytes]
+    exported: bytes
 
 
 class KillSuiteTest(unittest.TestCase):
@@ -38,54 +58,92 @@ class KillSuiteTest(unittest.TestCase):
         self.random = random.Random(_OPTIONS.seed)
         self.kills = 0
         self.corrupted = 0
+        self.jobs: list[str] = []
+        self.hits: Counter[str] = Counter()
 
-    def submit(self) -> str:
+    def choose(self, weights: dict[Any, int]) -> Any:
+        return self.random.choices(list(weights), list(weights.values()))[0]
+
+    def command(self, kind: str, keep: int = 3) -> list[str]:
+        """That makes a job of that kind."""
         settings = (
-            *("checkpoint.every_steps=4", "checkpoint.keep_last=3", "checkpoint.at_end=true"),
-            *("evaluation.split=0.1", "evaluation.every_steps=10", "retry.max_attempts=100"),
+            *("checkpoint.every_steps=4", f"checkpoint.keep_last={keep}", "checkpoint.at_end=true"),
+            *("evaluation.split=0.2", "evaluation.every_steps=5", "retry.max_attempts=100"),
+            "output=models/tuned",
         )
         flags = [flag for setting in settings for flag in ("--set", setting)]
-        job_file = self.world.job_file(steps=_STEPS)
-        return self.world.must("submit", job_file, "-o", "name", *flags).out.strip()
+        if kind in ("forked", "weights only"):
+            weights_only = ["--weights-only"] if kind == "weights only" else []
+            return ["fork", self.source, "-o", "name", *flags, *weights_only]
+        return ["submit", str(self.world.job_file(steps=_STEPS)), "-o", "name", *flags]
 
-    def outcome(self, name: str, daemon_died: bool) -> Outcome:
+    def submit(self, kind: str, keep: int = 3) -> FollowedJob:
+        """Once in a while, the daemon dies while it is asked; the command is repeated then."""
+        command = self.command(kind, keep)
+        client = self.world.start_cli(*command)
+        if self.jobs and self.random.random() < 0.2:
+            time.sleep(self.random.uniform(0, 0.1))
+            self.kill_daemon()
+        out, err = client.communicate(timeout=120)
+        name = out.strip()
+        if client.returncode == _UNREACHABLE:
+            name = self.world.must(*command).out.strip()
+        else:
+            self.assertEqual(0, client.returncode, err)
+        self.jobs.append(name)
+        return FollowedJob(self.world, name)
+
+    def outcome(self, job: FollowedJob, daemon_died: bool) -> Outcome:
         """Figures that were on their way to the daemon when it died are the only ones to miss."""
-        job = self.world.job(name)
-        self.assertEqual("JOB_STATE_SUCCEEDED", job["state"], job)
+        final = self.world.job(job.name)
+        self.assertEqual("JOB_STATE_SUCCEEDED", final["state"], final)
+        keys = ("loss", "gradientNorm", "learningRate", "tokenCount", "lossTokenCount", "skipped")
+        steps = self.figures(job, "step", keys)
+        if not daemon_died and not final.get("forkedFrom"):
+            self.assertEqual(set(range(1, _STEPS + 1)), set(steps))
+        state = self.world.daemon.state
+        checkpoint = state / job.name / f"checkpoints/step-{_STEPS:08}"
+        return Outcome(
+            steps,
+            self.figures(job, "evaluation", ("loss",)),
+            {name: (checkpoint / name).read_bytes() for name in _PLANES},
+            (state / final["outputVersion"] / "model.safetensors").read_bytes(),
+        )
+
+    def figures(
+        self, job: FollowedJob, kind: str, keys: tuple[str, ...]
+    ) -> dict[int, tuple[Any, ...]]:
+        """By step. What is done again after a kill has the same figures."""
         figures: dict[int, tuple[Any, ...]] = {}
-        for line in self.world.must("watch", name, "-o", "json").out.splitlines():
-            step = json.loads(line).get("step")
-            if step is None:
-                continue
-            values = tuple(step.get(key) for key in ("loss", "gradientNorm", "learningRate"))
-            # A step that is done again after a kill has the same figures.
-            self.assertEqual(values, figures.setdefault(int(step["step"]), values), step)
-        if not daemon_died:
-            self.assertEqual(set(range(1, _STEPS + 1)), set(figures))
-        folder = self.world.daemon.state / job["outputVersion"]
-        return Outcome(figures, (folder / "model.safetensors").read_bytes())
+        for event in job.events():
+            if record := event.get(kind):
+                values = tuple(record.get(key) for key in keys)
+                self.assertEqual(values, figures.setdefault(int(record["step"]), values), record)
+        return figures
 
-    def undisturbed(self) -> tuple[Outcome, float]:
+    def check(self, expected: Outcome, got: Outcome, name: str) -> None:
+        for wanted, found in ((expected.steps, got.steps), (expected.evaluations, got.evaluations)):
+            self.assertEqual({step: wanted[step] for step in found}, found, name)
+        for plane in _PLANES:
+            self.assertTrue(expected.state[plane] == got.state[plane], f"{name}: {plane}")
+        self.assertTrue(expected.exported == got.exported, f"{name}: its export")
+
+    def undisturbed(self, kind: str) -> tuple[Outcome, float]:
         """And for how long it does steps."""
-        name = self.submit()
-        self.wait_for_state(name, {"JOB_STATE_RUNNING"} | _FINAL, 60)
+        job = self.submit(kind, keep=_STEPS)
+        job.wait(60, lambda: any(change[0] == "RUNNING" for change in job.changes()))
         start = time.monotonic()
-        self.world.wait_for_job(name, "SUCCEEDED", "FAILED")
-        return self.outcome(name, daemon_died=False), time.monotonic() - start
-
-    def wait_for_state(self, name: str, states: set[str], seconds: float) -> bool:
-        """Whether the job gets into one of the states in that time."""
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            if self.world.job(name)["state"] in states:
-                return True
-        return False
+        self.assertTrue(job.wait(60), "the undisturbed job has an end")
+        seconds = time.monotonic() - start
+        outcome = self.outcome(job, daemon_died=False)
+        job.close()
+        return outcome, seconds
 
     def corrupt_newest_checkpoint(self, name: str) -> None:
         """Flips one bit of it; the one before must be there to go on from."""
         folder = self.world.daemon.state / name / "checkpoints"
         checkpoints = sorted(folder.glob("step-*")) if folder.exists() else []
-        if not checkpoints:
+        if not checkpoints or self.world.daemon.running:
             return
         path = self.random.choice(sorted(checkpoints[-1].iterdir()))
         content = bytearray(path.read_bytes())
@@ -93,58 +151,114 @@ class KillSuiteTest(unittest.TestCase):
         path.write_bytes(content)
         self.corrupted += 1
 
-    def disturb(self, name: str) -> bool:
+    def kill_daemon(self, then: Callable[[], None] = lambda: None) -> None:
+        self.world.daemon.kill()
+        self.kills += 1
+        then()
+        self.world.daemon.start()
+
+    def disturb(self, job: FollowedJob) -> bool:
         """Whether the daemon died without last words."""
-        victim = self.random.choices(("engine", "daemon", "stop"), (50, 35, 15))[0]
-        corrupts = self.random.random() < 0.15
+        victim = self.choose({"engine": 50, "daemon": 35, "stop": 5})
         daemon = self.world.daemon
-        if victim == "stop":
-            self.assertEqual(0, daemon.stop())
-            daemon.start()
-            return False
         if victim == "engine":
             pid = daemon.engine_pid()
             if pid is not None:
                 os.kill(pid, signal.SIGKILL)
                 self.kills += 1
             return False
-        daemon.kill()
-        self.kills += 1
-        if corrupts:
-            self.corrupt_newest_checkpoint(name)
-        daemon.start()
-        return True
+        if victim == "stop":
+            self.assertEqual(0, daemon.stop())
+            daemon.start()
+        else:
+            corrupts = self.random.random() < 0.15
+            self.kill_daemon(lambda: self.corrupt_newest_checkpoint(job.name) if corrupts else None)
+        job.reconnect()
+        return victim == "daemon"
 
-    def run_disturbed(self, name: str, run_seconds: float) -> bool:
+    def wait_for_an_instant(self, job: FollowedJob, run_seconds: float) -> bool:
+        """Of the job's life, at random; whether it has ended before."""
+        state, phase = self.choose(_AIMS)
+        if state:
+            job.wait_for_next(state, phase, 10)
+        return job.wait(self.random.uniform(0, 0.01 if phase else run_seconds))
+
+    def pause_and_resume(self, job: FollowedJob) -> bool:
+        """With a death after either; whether the daemon died."""
+        if self.world.cli("pause", job.name).code != 0:
+            return False  # it has ended
+        job.wait(self.random.uniform(0, 0.05))
+        died = self.disturb(job)
+
+        def rests() -> bool:
+            now = self.world.job(job.name)
+            return now["state"] == "JOB_STATE_PAUSED" or now.get("held", False) or job.ended
+
+        wait_until(f"{job.name} is paused", rests)
+        resumed: Result = self.world.cli("resume", job.name)
+        self.assertTrue(resumed.code == 0 or job.wait(1), resumed.err)
+        job.wait(self.random.uniform(0, 0.2))
+        return self.disturb(job) or died
+
+    def run_disturbed(self, job: FollowedJob, kind: str, run_seconds: float) -> bool:
         """Until the job has ended: at instants of its life, something is killed. Whether the daemon
         died."""
         daemon_died = False
-        while self.world.job(name)["state"] not in _FINAL:
-            if self.random.random() < 0.7:
-                self.wait_for_state(name, {"JOB_STATE_RUNNING"} | _FINAL, 30)
-            delay = self.random.uniform(0, 1.3 * run_seconds)
-            if self.wait_for_state(name, _FINAL, delay):
-                break
-            daemon_died = self.disturb(name) or daemon_died
+        pauses = kind == "paused"
+        while not self.wait_for_an_instant(job, run_seconds):
+            if pauses:
+                pauses = False
+                daemon_died = self.pause_and_resume(job) or daemon_died
+            else:
+                daemon_died = self.disturb(job) or daemon_died
         return daemon_died
 
-    def test_a_killed_job_ends_as_one_that_was_not(self) -> None:
-        expected, run_seconds = self.undisturbed()
-        jobs = 0
-        while self.kills < _OPTIONS.kills:
-            names = [self.submit(), self.submit()]
-            jobs += len(names)
-            for name in names:
-                got = self.outcome(name, self.run_disturbed(name, run_seconds))
-                same = {step: expected.figures[step] for step in got.figures}
-                self.assertEqual(same, got.figures, name)
-                self.assertEqual(expected.weights, got.weights, name)
+    def note_hits(self, job: FollowedJob) -> None:
+        """Counts at what the job was when something died under it."""
+        before = ("QUEUED", "", "")
+        for change in job.changes():
+            if change[0] == "QUEUED" and change[2] in ("ENGINE_DIED", "SERVER_DIED"):
+                self.hits[before[1] if before[0] == "RUNNING" else before[0].lower()] += 1
+            before = change
+
+    def check_service(self) -> None:
+        """After all of it: every job is there once, with one version; nothing half-made is."""
+        self.assertEqual(0, self.world.daemon.stop())
+        self.world.daemon.start()
+        listed = self.world.must("ps", "-a", "-o", "json").json()["jobs"]
+        self.assertEqual(sorted(self.jobs), sorted(job["name"] for job in listed))
         versions = self.world.must("model", "ls", "-o", "name").out.split()
         tuned = [version for version in versions if version.startswith("models/tuned/")]
-        self.assertEqual(jobs + 1, len(tuned), "each job has one version")
-        temporary = list(self.world.daemon.state.glob("jobs/*/checkpoints/tmp-*"))
-        self.assertEqual([], temporary)
-        print(f"{self.kills} kills, {self.corrupted} damaged checkpoints, {jobs} jobs")
+        self.assertEqual(len(self.jobs), len(tuned), "each job has one version")
+        state = self.world.daemon.state
+        self.assertEqual([], list(state.glob("jobs/*/checkpoints/tmp-*")))
+        self.assertEqual(0, self.world.daemon.stop())
+        with contextlib.closing(sqlite3.connect(state / "db.sqlite")) as database:
+            self.assertEqual([("ok",)], database.execute("PRAGMA integrity_check").fetchall())
+
+    def test_a_killed_job_ends_as_one_that_was_not(self) -> None:
+        expected, run_seconds = self.undisturbed("plain")
+        updates = sum(
+            seconds
+            for name, seconds in self.world.daemon.metrics().items()
+            if name.startswith("megatrain_stream_busy_seconds_total{") and "optimizer" in name
+        )
+        self.source = f"{self.jobs[0]}/checkpoints/step-00000012"
+        of_weights, _ = self.undisturbed("weights only")
+        while self.kills < _OPTIONS.kills:
+            kinds = [self.choose(_KINDS) for _ in range(2)]
+            for kind, job in [(kind, self.submit(kind)) for kind in kinds]:
+                job.reconnect()  # the daemon may have died meanwhile
+                got = self.outcome(job, self.run_disturbed(job, kind, run_seconds))
+                self.check(of_weights if kind == "weights only" else expected, got, job.name)
+                self.note_hits(job)
+                job.close()
+        self.check_service()
+        print(
+            f"{self.kills} kills, {self.corrupted} damaged checkpoints, {len(self.jobs)} jobs; "
+            f"hit: {dict(self.hits.most_common())}; updates run beside steps for "
+            f"{updates / run_seconds:.0%} of the time"
+        )
 
 
 def _parse() -> None:
@@ -152,8 +266,12 @@ def _parse() -> None:
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
     options, rest = parser.parse_known_args()
-    _OPTIONS.kills, _OPTIONS.seed = options.kills, options.seed
-    print(f"seed {options.seed}: repeat with --seed {options.seed}", flush=True)
+    shards = int(os.environ.get("TEST_TOTAL_SHARDS", "1"))
+    shard = int(os.environ.get("TEST_SHARD_INDEX", "0"))
+    if "TEST_SHARD_STATUS_FILE" in os.environ:
+        Path(os.environ["TEST_SHARD_STATUS_FILE"]).touch()
+    _OPTIONS.kills, _OPTIONS.seed = -(-options.kills // shards), options.seed + shard
+    print(f"seed {_OPTIONS.seed}: repeat with --seed {_OPTIONS.seed}", flush=True)
     sys.argv[1:] = rest
 
 
