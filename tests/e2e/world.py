@@ -24,7 +24,7 @@ _MACHINE: list[bytes] = []  # what the first engine measured, for the worlds aft
 
 
 def wait_until(what: str, condition: Callable[[], Any]) -> Any:
-    """The condition's first true value. Who waits longer looks less often: a look costs time too."""
+    """The condition's first true value; a look costs time, so who waits longer looks less often."""
     start = time.monotonic()
     while (waited := time.monotonic() - start) < _PATIENCE_SECONDS:
         if value := condition():

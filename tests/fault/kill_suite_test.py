@@ -217,7 +217,8 @@ class KillSuiteTest(unittest.TestCase):
         """Counts at what the job was when something died under it."""
         before = ("QUEUED", "", "")
         for change in job.changes():
-            if change[0] == "QUEUED" and change[2] in ("ENGINE_DIED", "SERVER_DIED"):
+            died = change[2] in ("ENGINE_DIED", "SERVER_DIED")
+            if died and change[0] == "QUEUED" != before[0]:
                 self.hits[before[1] if before[0] == "RUNNING" else before[0].lower()] += 1
             before = change
 
