@@ -121,6 +121,8 @@ void MapActivations(const ScheduleShape& shape, const PipelineOptions& options, 
   const int64_t boundary_bytes = map.activation_tokens * token_bytes;
   const int64_t kept_tokens = KeptTokens(options, map, KeptPlace::kDevice);
   const int last = shape.layer_count;
+  map.boundaries.reserve(last + 1);
+  map.kept.reserve(last + 1);
   for (int unit = 0; unit <= last; ++unit) {
     const bool rolls = shape.rolls(unit) && unit < last;
     const int64_t tokens = options.kept_by_place(unit) ? kept_tokens : map.activation_tokens;
@@ -213,6 +215,9 @@ DeviceMemoryMap MapDeviceMemory(const ModelLayout& layout, const PipelineOptions
   DeviceMemoryMap map;
   Cursor cursor;
   const UnitSlots slots(shape);
+  map.weight_slots.reserve(shape.used_weight_slot_count());
+  map.gradient_slots.reserve(shape.used_gradient_slot_count());
+  map.states.reserve(shape.unit_count());
   for (const int64_t elements : WeightSlotElements(layout, shape, slots)) {
     map.weight_slots.push_back(cursor.Take(elements * compute_bytes, map.bytes.weights));
   }

@@ -1,7 +1,6 @@
 #include "runtime/planner/operation_costs.h"
 
 #include <algorithm>
-#include <vector>
 
 #include "runtime/planner/model_flops.h"
 
@@ -107,7 +106,8 @@ OperationCosts::LayerSeconds OperationCosts::MeasureLayer(const ModelConfig& con
                                                           const StepRows& step) const {
   const double layers = static_cast<double>(config.layer_count);
   const double share = tokens_ / step.tokens() / layers;  // of the step and of its layers
-  const std::vector<int64_t> documents(step.rows, step.row_tokens);
+  const std::array document = {step.row_tokens};
+  const double rows = static_cast<double>(step.rows);
   const double dense = 6 * static_cast<double>(MatmulParameterCount(config)) * step.tokens();
   const double head =
       6 * static_cast<double>(config.vocab_size * config.hidden_size) * step.tokens();
@@ -115,7 +115,7 @@ OperationCosts::LayerSeconds OperationCosts::MeasureLayer(const ModelConfig& con
 
   const double products = Products((dense - head) * share);
   const double attention =
-      (ModelFlops(config, documents) - dense) * share / speeds_.attention_flops +
+      (rows * ModelFlops(config, document) - dense) * share / speeds_.attention_flops +
       DeviceBytes(AttentionElements(config) * element_bytes * tokens_);
   const double elements =
       DeviceBytes(ElementWiseBytes(config) * element_bytes * tokens_) / kElementWiseShare;
@@ -131,7 +131,7 @@ OperationCosts::LayerSeconds OperationCosts::MeasureLayer(const ModelConfig& con
       continue;
     }
     // RecomputeFlops counts attention's forward as products; it is a tenth of them at most.
-    seconds.recompute[level] = Products(RecomputeFlops(config, keep, documents) * share) +
+    seconds.recompute[level] = Products(rows * RecomputeFlops(config, keep, document) * share) +
                                elements * kRepeatedShareOfElements;
   }
   return seconds;

@@ -327,12 +327,7 @@ class Search {
       start.*other.count = other.fills ? other.least : start.*other.count;
     }
     start.*dimension.count = value;
-    const double excess = ExcessOf(start);
-    if (excess > 0) {
-      return;
-    }
-    for (const size_t first : {0, 1}) {
-      const Choice choice = Fill(start, excess, first, &dimension);
+    for (const Choice& choice : FillsOf(start, dimension)) {
       if (choice == best.choice) {
         continue;
       }
@@ -340,6 +335,19 @@ class Search {
         best = *candidate;
       }
     }
+  }
+
+  // What becomes of a choice that is filled but for one number; nothing where it does not fit.
+  const std::vector<Choice>& FillsOf(const Choice& start, const Dimension& but) {
+    const auto [known, is_new] =
+        fills_.try_emplace({start, static_cast<size_t>(&but - dimensions_.data())});
+    const double excess = is_new ? ExcessOf(start) : 0;
+    if (is_new && excess <= 0) {
+      for (const size_t first : {0, 1}) {
+        known->second.push_back(Fill(start, excess, first, &but));
+      }
+    }
+    return known->second;
   }
 
   // Puts as much on the device as has room, beginning with the dimension `first`; `but` stays as it
@@ -383,7 +391,8 @@ class Search {
   const PlacementSubject subject_;
   const StepPredictor predictor_;
   std::vector<Dimension> dimensions_;
-  std::map<Choice, Known> known_;  // by what is Canonical
+  std::map<Choice, Known> known_;                                   // by what is Canonical
+  std::map<std::pair<Choice, size_t>, std::vector<Choice>> fills_;  // FillsOf, by dimension's index
 };
 
 }  // namespace

@@ -120,8 +120,10 @@ UnitSlots::UnitSlots(const ScheduleShape& shape) {
   const int shared_weights = std::min(shape.weight_slot_count, streamed);
   const int shared_gradients = std::min(shape.gradient_slot_count, streamed);
   const bool own_gradients = shape.order == MicroBatchOrder::kMicroBatchMajor;
-  weights_ = {kEmbeddingSlot};
-  gradients_ = {kEmbeddingSlot};
+  weights_.reserve(shape.unit_count());
+  gradients_.reserve(shape.unit_count());
+  weights_.push_back(kEmbeddingSlot);
+  gradients_.push_back(kEmbeddingSlot);
   int streamed_before = 0;
   for (int unit = 1; unit <= shape.layer_count; ++unit) {
     const bool stays = shape.on_device(unit);

@@ -3,11 +3,13 @@
 #ifndef RUNTIME_SCHEDULE_SCHEDULE_H_
 #define RUNTIME_SCHEDULE_SCHEDULE_H_
 
+#include <array>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "runtime/base/check.h"
 #include "runtime/device/stream_figures.h"
 
 namespace megatrain {
@@ -185,6 +187,24 @@ struct EventKey {
   bool operator==(const EventKey&) const = default;
 };
 
+// Of one operation, which has a few: without memory of its own, as schedules are built by the
+// thousand to compare placements.
+class EventKeys {
+ public:
+  void push_back(EventKey key) {
+    MT_CHECK(size_ < static_cast<int>(keys_.size()));
+    keys_[size_++] = key;
+  }
+  void clear() { size_ = 0; }
+  int size() const { return size_; }
+  const EventKey* begin() const { return keys_.data(); }
+  const EventKey* end() const { return keys_.data() + size_; }
+
+ private:
+  std::array<EventKey, 6> keys_ = {};
+  int size_ = 0;
+};
+
 // The index of the rolling boundary at `place` (ScheduleShape::rolling_index) of an activation
 // slot.
 inline int RollingBoundary(int activation_slot, int place) { return 2 * activation_slot + place; }
@@ -209,9 +229,9 @@ struct Operation {
   int chunk = -1;                // of the unit's state
   int staging_slot = -1;         // where the chunk passes through
   bool clears_gradient = false;  // zeroes the gradient slot first
-  std::vector<EventKey> waits;   // before it runs
+  EventKeys waits;               // before it runs
   // After it ran; what kSlotFree, kStashFree and kBoundaryFree name is poisoned before.
-  std::vector<EventKey> records;
+  EventKeys records;
 };
 
 // Operations in issue order: an event is recorded before, in this order, it is waited for, so
