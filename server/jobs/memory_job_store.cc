@@ -45,35 +45,35 @@ absl::StatusOr<JobRecord> MemoryJobStore::Get(const std::string& name) {
 
 absl::StatusOr<std::vector<JobRecord>> MemoryJobStore::List(const Query& query) {
   MutexLock lock(&mutex_);
-  std::vector<JobRecord> found;
+  std::vector<const Entry*> found;
   for (const auto& [name, entry] : entries_) {
     const bool state_fits =
         query.states.empty() ||
         std::count(query.states.begin(), query.states.end(), entry.record.job.state()) > 0;
     if (state_fits &&
         (query.before_acceptance == 0 || entry.record.acceptance < query.before_acceptance)) {
-      found.push_back(Visible(entry));
+      found.push_back(&entry);
     }
   }
-  std::sort(found.begin(), found.end(),
-            [](const JobRecord& a, const JobRecord& b) { return a.acceptance > b.acceptance; });
-  if (found.size() > static_cast<size_t>(query.limit)) {
-    found.resize(query.limit);
-  }
-  return found;
+  std::sort(found.begin(), found.end(), [](const Entry* a, const Entry* b) {
+    return a->record.acceptance > b->record.acceptance;
+  });
+  found.resize(std::min(found.size(), static_cast<size_t>(query.limit)));
+  return AllVisible(found);
 }
 
 absl::StatusOr<std::vector<JobRecord>> MemoryJobStore::Active() {
   MutexLock lock(&mutex_);
-  std::vector<JobRecord> found;
+  std::vector<const Entry*> found;
   for (const auto& [name, entry] : entries_) {
     if (!IsFinal(entry.record.job.state())) {
-      found.push_back(Visible(entry));
+      found.push_back(&entry);
     }
   }
-  std::sort(found.begin(), found.end(),
-            [](const JobRecord& a, const JobRecord& b) { return a.acceptance < b.acceptance; });
-  return found;
+  std::sort(found.begin(), found.end(), [](const Entry* a, const Entry* b) {
+    return a->record.acceptance < b->record.acceptance;
+  });
+  return AllVisible(found);
 }
 
 absl::StatusOr<int64_t> MemoryJobStore::RecordWish(const RequestKey& key, const std::string& name,
@@ -136,6 +136,15 @@ JobRecord MemoryJobStore::Visible(const Entry& entry) {
   JobRecord record = entry.record;
   record.job.set_etag(std::to_string(entry.revision));
   return record;
+}
+
+std::vector<JobRecord> MemoryJobStore::AllVisible(const std::vector<const Entry*>& entries) {
+  std::vector<JobRecord> records;
+  records.reserve(entries.size());
+  for (const Entry* entry : entries) {
+    records.push_back(Visible(*entry));
+  }
+  return records;
 }
 
 absl::StatusOr<const MemoryJobStore::Answer*> MemoryJobStore::FindAnswer(

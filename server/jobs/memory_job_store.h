@@ -41,6 +41,7 @@ class MemoryJobStore final : public JobStore {
   };
 
   static JobRecord Visible(const Entry& entry);
+  static std::vector<JobRecord> AllVisible(const std::vector<const Entry*>& entries);
   // The answer to an earlier request of this key, nullptr when there is none.
   absl::StatusOr<const Answer*> FindAnswer(const RequestKey& key) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
