@@ -80,6 +80,7 @@ Json ProgressToJson(const TrainingProgress& progress) {
   return {{"step", progress.step},
           {"update_count", progress.update_count},
           {"skipped_in_a_row", progress.skipped_in_a_row},
+          {"rows_crc32c", Hex(progress.rows_crc32c)},
           {"last_evaluation", MarkToJson(progress.last_evaluation)},
           {"best_evaluation", MarkToJson(progress.best_evaluation)},
           {"evaluations_without_gain", progress.evaluations_without_gain},
@@ -92,6 +93,7 @@ TrainingProgress ReadProgress(JsonObjectFields fields, JsonObjectFields& parent)
   progress.update_count = fields.Number("update_count", 0, progress.step);
   progress.skipped_in_a_row =
       fields.Number("skipped_in_a_row", 0, progress.step - progress.update_count);
+  progress.rows_crc32c = FromHex(fields.HexDigest("rows_crc32c", kCrcDigits));
   progress.last_evaluation = ReadMark(fields, "last_evaluation");
   progress.best_evaluation = ReadMark(fields, "best_evaluation");
   progress.evaluations_without_gain = fields.Number("evaluations_without_gain", 0, kMaxSteps);

@@ -43,6 +43,7 @@ struct TrainingProgress {
   int64_t step = 0;              // optimizer steps done, skipped ones included: the data's cursor
   int64_t update_count = 0;      // those that updated: AdamW's own step
   int64_t skipped_in_a_row = 0;  // at the end
+  uint32_t rows_crc32c = 0;      // of the numbers of all rows of these steps, in their order
   std::optional<EvaluationMark> last_evaluation;
   std::optional<EvaluationMark> best_evaluation;
   int64_t evaluations_without_gain = 0;  // in a row, at the end

@@ -13,6 +13,7 @@ CheckpointManifest Example() {
   manifest.progress = {.step = 120,
                        .update_count = 117,
                        .skipped_in_a_row = 1,
+                       .rows_crc32c = 0x0badcafe,
                        .last_evaluation = EvaluationMark{120, 1.0 / 3},
                        .best_evaluation = EvaluationMark{100, 5e-324},
                        .evaluations_without_gain = 2};

@@ -34,16 +34,22 @@ absl::Status VerifyFiles(const Checkpoint& checkpoint, bool (*is_checked)(const 
                         files.OpenForReading(absl::StrCat(checkpoint.path, "/", file.name)));
     sizes.push_back(is_checked(file.name) ? file.size_bytes : 0);
   }
+  const std::vector<FileChunk> chunks = ChunksOf(sizes);
+  int64_t buffer_bytes = kDiskBlockBytes;
+  for (const FileChunk& chunk : chunks) {
+    buffer_bytes = std::max(buffer_bytes, chunk.size_bytes);
+  }
+  buffer_bytes = (buffer_bytes + kDiskBlockBytes - 1) / kDiskBlockBytes * kDiskBlockBytes;
   using Buffer = std::unique_ptr<char, decltype(&std::free)>;
   std::vector<Buffer> buffers;
   for (int thread = 0; thread < threads; ++thread) {
-    buffers.emplace_back(
-        static_cast<char*>(std::aligned_alloc(kDiskBlockBytes, kCheckpointChunkBytes)), &std::free);
+    buffers.emplace_back(static_cast<char*>(std::aligned_alloc(kDiskBlockBytes, buffer_bytes)),
+                         &std::free);
     if (buffers.back() == nullptr) {
       return absl::ResourceExhaustedError("no memory to verify a checkpoint with");
     }
   }
-  return ForEachChunk(ChunksOf(sizes), threads, [&](const FileChunk& chunk, int thread) {
+  return ForEachChunk(chunks, threads, [&](const FileChunk& chunk, int thread) {
     const std::span<char> buffer(buffers[thread].get(), static_cast<size_t>(chunk.size_bytes));
     MT_RETURN_IF_ERROR(opened[chunk.file]->ReadAt(chunk.offset_bytes, buffer));
     return CheckChunk(checkpoint, chunk, Crc32c({buffer.data(), buffer.size()}));

@@ -16,12 +16,16 @@ bool JobEvaluator::Due(const TrainingProgress& progress, bool ends) const {
   return ends || (options_.every_steps > 0 && progress.step % options_.every_steps == 0);
 }
 
-absl::Status JobEvaluator::Run(TrainingProgress& progress) {
+absl::Status JobEvaluator::Run(TrainingProgress& progress,
+                               const std::function<bool()>& interrupted) {
   parts_.progress.Begin(TrainPhase::kEvaluating);
-  MT_ASSIGN_OR_RETURN(EvaluationReport report, Measure());
-  report.step = progress.step;
-  Note(report, progress);
-  parts_.observer.OnEvaluation(report);
+  MT_ASSIGN_OR_RETURN(std::optional<EvaluationReport> report, Measure(interrupted));
+  if (!report.has_value()) {
+    return absl::OkStatus();
+  }
+  report->step = progress.step;
+  Note(*report, progress);
+  parts_.observer.OnEvaluation(*report);
   if (progress.stopped_early) {
     parts_.observer.OnLogLine(absl::StrCat(
         "training ends early, after step ", progress.step, ": ", progress.evaluations_without_gain,
@@ -32,7 +36,8 @@ absl::Status JobEvaluator::Run(TrainingProgress& progress) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<EvaluationReport> JobEvaluator::Measure() {
+absl::StatusOr<std::optional<EvaluationReport>> JobEvaluator::Measure(
+    const std::function<bool()>& interrupted) {
   const absl::Duration start = parts_.clock.MonotonicNow();
   BatchOptions batches = rows_.batches;
   batches.epochs = 1;
@@ -43,6 +48,9 @@ absl::StatusOr<EvaluationReport> JobEvaluator::Measure() {
   for (int64_t i = 0; i < reader.step_count(); ++i) {
     if (parts_.observer.StopRequested()) {
       return absl::CancelledError("the job was asked to stop during an evaluation");
+    }
+    if (interrupted()) {
+      return std::nullopt;
     }
     MT_ASSIGN_OR_RETURN(const StepBatch batch, reader.Next());
     std::vector<MicroBatch> micro_batches;

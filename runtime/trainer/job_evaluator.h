@@ -2,6 +2,8 @@
 #define RUNTIME_TRAINER_JOB_EVALUATOR_H_
 
 #include <cstdint>
+#include <functional>
+#include <optional>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -40,11 +42,12 @@ class JobEvaluator {
   bool Due(const TrainingProgress& progress, bool ends) const;
 
   // Notes the result in `progress`: the best loss so far, and whether training is to end early. All
-  // submitted steps count. CANCELLED when the observer asks to stop.
-  absl::Status Run(TrainingProgress& progress);
+  // submitted steps count. Ends once `interrupted`, asked before each batch, says so, and then it
+  // is as if it had not begun. CANCELLED when the observer asks to stop.
+  absl::Status Run(TrainingProgress& progress, const std::function<bool()>& interrupted);
 
  private:
-  absl::StatusOr<EvaluationReport> Measure();
+  absl::StatusOr<std::optional<EvaluationReport>> Measure(const std::function<bool()>& interrupted);
   void Note(const EvaluationReport& report, TrainingProgress& progress) const;
 
   const Parts parts_;

@@ -38,18 +38,24 @@ absl::StatusOr<SaveRequest> JobSaver::Save(const TrainingProgress& progress, Sav
       parts_.progress.Begin(TrainPhase::kTraining);
       return request;
     }
-    parts_.observer.OnLogLine(
-        absl::StrCat("the job holds its state in memory: ", std::string(status.message())));
-    parts_.progress.Begin(TrainPhase::kHolding);
-    const std::optional<SaveRequest> next = parts_.observer.OnCheckpointFailed(
-        {.step = progress.step, .trigger = request.trigger, .status = status});
-    if (!next.has_value()) {
-      return absl::CancelledError("the job was asked to stop while it held its state in memory");
-    }
-    request.trigger = request.then_stop ? request.trigger : next->trigger;
-    request.then_stop = request.then_stop || next->then_stop;
+    MT_ASSIGN_OR_RETURN(
+        const SaveRequest next,
+        Hold({.step = progress.step, .trigger = request.trigger, .status = status}));
+    request.trigger = request.then_stop ? request.trigger : next.trigger;
+    request.then_stop = request.then_stop || next.then_stop;
     due = parts_.clock.MonotonicNow();
   }
+}
+
+absl::StatusOr<SaveRequest> JobSaver::Hold(const CheckpointFailure& failure) {
+  parts_.observer.OnLogLine(
+      absl::StrCat("the job holds its state in memory: ", std::string(failure.status.message())));
+  parts_.progress.Begin(TrainPhase::kHolding);
+  const std::optional<SaveRequest> next = parts_.observer.OnCheckpointFailed(failure);
+  if (!next.has_value()) {
+    return absl::CancelledError("the job was asked to stop while it held its state in memory");
+  }
+  return *next;
 }
 
 absl::Status JobSaver::TrySave(const TrainingProgress& progress, const SaveRequest& request,

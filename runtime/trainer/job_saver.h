@@ -42,6 +42,10 @@ class JobSaver {
   absl::StatusOr<SaveRequest> Save(const TrainingProgress& progress, SaveRequest request,
                                    absl::Duration due);
 
+  // The state waits in memory since something could not be written: what is asked for next.
+  // CANCELLED when the observer gives up.
+  absl::StatusOr<SaveRequest> Hold(const CheckpointFailure& failure);
+
   // Steps of the newest checkpoint of this job, or of the one that it goes on from.
   int64_t saved_step() const { return saved_step_; }
   const std::string& last_id() const { return last_id_; }

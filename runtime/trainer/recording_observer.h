@@ -17,7 +17,10 @@ namespace megatrain {
 
 class RecordingObserver final : public TrainObserver {
  public:
-  void OnPhase(TrainPhase phase) override { phases.push_back(phase); }
+  void OnPhase(TrainPhase phase) override {
+    phases.push_back(phase);
+    on_phase(phase);
+  }
   void OnPhaseProgress(TrainPhase phase, int64_t done_bytes, int64_t all_bytes) override {
     progress.push_back({phase, done_bytes, all_bytes});
   }
@@ -42,7 +45,9 @@ class RecordingObserver final : public TrainObserver {
     return on_failure();
   }
   std::optional<SaveRequest> TakeSaveRequest() override {
-    const bool now = request.has_value() && static_cast<int64_t>(steps.size()) >= request_after;
+    const bool evaluating = !phases.empty() && phases.back() == TrainPhase::kEvaluating;
+    const bool now = request.has_value() && static_cast<int64_t>(steps.size()) >= request_after &&
+                     (evaluating || !requests_in_evaluation);
     return now ? std::exchange(request, std::nullopt) : std::nullopt;
   }
   bool StopRequested() override {
@@ -81,6 +86,8 @@ class RecordingObserver final : public TrainObserver {
   // Asked for once so many steps are told of.
   std::optional<SaveRequest> request;
   int64_t request_after = 0;
+  bool requests_in_evaluation = false;  // and not before one
+  std::function<void(TrainPhase)> on_phase = [](TrainPhase) {};
   std::function<std::optional<SaveRequest>()> on_failure = [] { return std::nullopt; };
 };
 

@@ -10,6 +10,7 @@
 
 #include "gtest/gtest.h"
 #include "runtime/base/faulty_file_system.h"
+#include "runtime/base/memory_folder_for_test.h"
 #include "runtime/base/posix_file_system.h"
 #include "runtime/base/virtual_clock.h"
 #include "runtime/checkpoint/checkpoint_folder.h"
@@ -41,10 +42,12 @@ class ResumeTest : public testing::Test {
   }
 
   std::string Fresh(const std::string& what) {
-    const std::string path = testing::TempDir() + "/" + what + "_" + name_;
+    const std::string path = folder_.path() + "/" + what;
     std::filesystem::remove_all(path);
     return path;
   }
+
+  std::string OutputPath() const { return folder_.path() + "/output"; }
 
   // The job without a stop: what all others must equal.
   struct Whole {
@@ -109,7 +112,7 @@ class ResumeTest : public testing::Test {
     ExpectSameLog(whole.observer.steps, log);
     ExpectSameEvaluations(whole.observer.evaluations, before, rest);
     EXPECT_EQ(FinalChecksums(job_.save.folder), whole.state_checksums);
-    EXPECT_TRUE(ReadWeights(testing::TempDir() + "/output_" + name_) == whole.exported);
+    EXPECT_TRUE(ReadWeights(OutputPath()) == whole.exported);
   }
 
   static void ExpectSameLog(const std::vector<StepReport>& wanted,
@@ -127,6 +130,7 @@ class ResumeTest : public testing::Test {
       EXPECT_EQ(log[i].learning_rate, wanted[i].learning_rate) << i;
       EXPECT_EQ(log[i].token_count, wanted[i].token_count) << i;
       EXPECT_EQ(log[i].loss_token_count, wanted[i].loss_token_count) << i;
+      EXPECT_EQ(log[i].rows_crc32c, wanted[i].rows_crc32c) << i;
     }
   }
 
@@ -152,6 +156,7 @@ class ResumeTest : public testing::Test {
     }
   }
 
+  MemoryFolder folder_;  // of all that is written: faults are disk_'s
   PosixFileSystem posix_;
   FaultyFileSystem disk_{&posix_};
   VirtualClock clock_;
@@ -204,17 +209,55 @@ TEST_F(ResumeTest, AStopDuringAnEvaluationLosesNoBit) {
   ExpectTheRestEquals(whole, stopped);
 }
 
-// The process dies at any operation of the second save.
-TEST_F(ResumeTest, ADeathDuringASaveLosesNoBit) {
+// Who waits for a pause does not wait for all rows of an evaluation; it is done again, with the
+// same figure.
+TEST_F(ResumeTest, APauseInterruptsAnEvaluation) {
+  job_.evaluation = {.data_path = WritePreparedData("valid_" + name_, RandomRows(20, 12, 64, 8)),
+                     .every_steps = 5};
   const Whole whole = RunWhole();
-  for (int64_t operation = 0; operation < 60; operation += 3) {
+  RecordingObserver paused;
+  paused.request = SaveRequest{.trigger = CheckpointTrigger::kPause, .then_stop = true};
+  paused.requests_in_evaluation = true;
+  const auto result = Run(paused);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->paused_checkpoint, "step-00000005");
+  EXPECT_EQ(paused.steps.size(), 5u);
+  EXPECT_TRUE(paused.evaluations.empty());
+  EXPECT_EQ(paused.checkpoints.back().trigger, CheckpointTrigger::kPause);
+  ExpectTheRestEquals(whole, paused);
+}
+
+TEST_F(ResumeTest, ASaveThatIsAskedForInAnEvaluationComesAfterIt) {
+  job_.evaluation = {.split = 0.2, .every_steps = 5};
+  job_.save.every_steps = 0;
+  RecordingObserver observer;
+  observer.request = SaveRequest{.trigger = CheckpointTrigger::kManual};
+  observer.requests_in_evaluation = true;
+  ASSERT_TRUE(Run(observer).ok());
+  ASSERT_EQ(observer.checkpoints.size(), 2u);
+  EXPECT_EQ(observer.checkpoints[0].step, 5);
+  const auto saved = OpenCheckpoint(job_.save.folder + "/step-00000005", posix_);
+  ASSERT_TRUE(saved.ok()) << saved.status();
+  EXPECT_EQ(saved->manifest.progress.last_evaluation->loss, observer.evaluations[0].loss);
+}
+
+// The process dies at any operation on the disk: in saves, and in the export.
+TEST_F(ResumeTest, ADeathAtAnyOperationOnTheDiskLosesNoBit) {
+  job_.batches.epochs = 1;
+  job_.save.every_steps = 2;
+  disk_.FailAt(int64_t{1} << 40, FaultyFileSystem::Fault::kCrash);  // counts from here on
+  const Whole whole = RunWhole();
+  ASSERT_EQ(whole.observer.steps.size(), 5u);
+  const int64_t operations = disk_.operation_count();
+  EXPECT_GT(operations, 3 * 16);  // three saves and an export
+  for (int64_t operation = 0; operation < operations; ++operation) {
     SCOPED_TRACE(operation);
     job_.save.folder = Fresh("checkpoints");
     job_.start = {};
     disk_.Repair();
     disk_.FailAt(operation, FaultyFileSystem::Fault::kCrash);
     RecordingObserver died;
-    Run(died).IgnoreError();
+    EXPECT_FALSE(Run(died).ok());
     ExpectTheRestEquals(whole, died);
   }
 }
@@ -255,7 +298,7 @@ TEST_F(ResumeTest, PausesAtOnceAndGoesOn) {
   EXPECT_GE(paused.steps.size(), 5u);
   EXPECT_LE(paused.steps.size(), 7u);
   EXPECT_EQ(result->step_count, static_cast<int64_t>(paused.steps.size()));
-  EXPECT_FALSE(std::filesystem::exists(testing::TempDir() + "/output_" + name_));
+  EXPECT_FALSE(std::filesystem::exists(OutputPath()));
   ExpectTheRestEquals(whole, paused);
 }
 
@@ -349,6 +392,64 @@ TEST_F(ResumeTest, AFullDiskHoldsTheJobUntilThereIsRoom) {
   EXPECT_EQ(observer.checkpoints[0].step, 4);
   ExpectSameLog(whole.observer.steps, observer.steps);
   EXPECT_EQ(FinalChecksums(job_.save.folder), whole.state_checksums);
+}
+
+// R15 for the end of the job, also where no checkpoint has its state.
+TEST_F(ResumeTest, AFullDiskHoldsTheExportToo) {
+  const Whole whole = RunWhole();
+  job_.save.every_steps = 0;
+  job_.save.at_end = false;
+  RecordingObserver observer;
+  observer.on_phase = [&](TrainPhase phase) {
+    if (phase == TrainPhase::kExporting && observer.failures.empty()) {
+      disk_.FillAfter(2'000, /*announced=*/false);
+    }
+  };
+  observer.on_failure = [&]() -> std::optional<SaveRequest> {
+    EXPECT_EQ(observer.phases.back(), TrainPhase::kHolding);
+    if (observer.failures.size() == 2) {
+      disk_.Repair();
+    }
+    return SaveRequest{.trigger = CheckpointTrigger::kManual};
+  };
+  ASSERT_TRUE(Run(observer).ok());
+  ASSERT_EQ(observer.failures.size(), 2u);
+  EXPECT_TRUE(absl::IsResourceExhausted(observer.failures[0].status))
+      << observer.failures[0].status;
+  EXPECT_EQ(observer.failures[0].step, 15);
+  EXPECT_EQ(observer.failures[0].trigger, CheckpointTrigger::kFinal);
+  EXPECT_TRUE(ReadWeights(OutputPath()) == whole.exported);
+}
+
+TEST_F(ResumeTest, AJobThatHoldsItsExportCanBePausedOrEnded) {
+  const Whole whole = RunWhole();
+  job_.save.at_end = false;
+  for (const bool pauses : {true, false}) {
+    job_.save.folder = Fresh("checkpoints");
+    job_.start = {};
+    disk_.Repair();
+    RecordingObserver observer;
+    observer.on_phase = [&](TrainPhase phase) {
+      if (phase == TrainPhase::kExporting) {
+        disk_.FillAfter(2'000, /*announced=*/false);
+      }
+    };
+    observer.on_failure = [&]() -> std::optional<SaveRequest> {
+      disk_.Repair();
+      return pauses ? std::optional(
+                          SaveRequest{.trigger = CheckpointTrigger::kPause, .then_stop = true})
+                    : std::nullopt;
+    };
+    const auto result = Run(observer);
+    EXPECT_FALSE(std::filesystem::exists(OutputPath()));
+    if (!pauses) {
+      EXPECT_TRUE(absl::IsCancelled(result.status())) << result.status();
+      continue;
+    }
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_EQ(result->paused_checkpoint, "step-00000015");
+    ExpectTheRestEquals(whole, observer);
+  }
 }
 
 TEST_F(ResumeTest, AJobThatHoldsCanBeEnded) {

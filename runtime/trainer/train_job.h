@@ -97,8 +97,9 @@ struct StepReport {
   double learning_rate = 0;  // the one that was used
   int64_t token_count = 0;   // real tokens
   int64_t loss_token_count = 0;
-  absl::Duration duration;  // since the end of the step before
-  bool skipped = false;     // loss or gradient was not finite: the weights did not change
+  absl::Duration duration;   // since the end of the step before
+  bool skipped = false;      // loss or gradient was not finite: the weights did not change
+  uint32_t rows_crc32c = 0;  // of the numbers of the job's rows so far, in their order
 };
 
 // A checkpoint that is complete and durable.
@@ -114,7 +115,8 @@ struct CheckpointReport {
   bool direct = false;             // past the page cache; else the file system cannot do that
 };
 
-// A checkpoint that could not be written; nothing of it is left.
+// A checkpoint, or the export after the last step, that could not be written; nothing of it is
+// left.
 struct CheckpointFailure {
   int64_t step = 0;
   CheckpointTrigger trigger = CheckpointTrigger::kManual;
@@ -154,10 +156,12 @@ class TrainObserver {
   virtual void OnEvaluation(const EvaluationReport& report) = 0;
 
   // Blocks, while the state waits in memory, until the save is to be tried again, for this request;
-  // absent when the job is to end with CANCELLED.
+  // absent when the job is to end with CANCELLED. After an export a request that stops the job
+  // makes a checkpoint instead.
   virtual std::optional<SaveRequest> OnCheckpointFailed(const CheckpointFailure& failure) = 0;
 
-  // Asked at each step; what was asked for since the last call. Not without save.folder.
+  // Asked at each step, and at each batch of an evaluation; what was asked for since the last call.
+  // Not without save.folder.
   virtual std::optional<SaveRequest> TakeSaveRequest() = 0;
 
   // The job stands still, for longer than it should have to: `what`, in words. Called by another

@@ -211,10 +211,6 @@ absl::StatusOr<TrainResult> Trainer::RunJob(const TrainJob& job, TrainObserver& 
                         .observer = observer,
                         .watchdog = watchdog};
   MT_ASSIGN_OR_RETURN(const LoopEnd end, Train(running));
-  MT_RETURN_IF_ERROR(LogDeviceMemory(parts_.backend, plan, observer));
-  if (!end.paused) {
-    MT_RETURN_IF_ERROR(Export(running));
-  }
   MT_ASSIGN_OR_RETURN(const ProcessMemory memory, ReadProcessMemory(""));
   return TrainResult{.step_count = end.progress.step,
                      .peak_host_bytes = memory.peak_resident_bytes,
@@ -277,18 +273,39 @@ absl::StatusOr<LoopEnd> Trainer::Train(const Running& running) {
                   .progress = running.progress,
                   .observer = running.observer},
                  job.save, form);
-  return RunTrainingLoop(job,
-                         {.clock = parts_.clock,
-                          .reader = reader,
-                          .pipeline = pipeline,
-                          .evaluator = evaluator,
-                          .saver = saver,
-                          .observer = running.observer,
-                          .watchdog = running.watchdog},
-                         form.progress);
+  MT_ASSIGN_OR_RETURN(LoopEnd end, RunTrainingLoop(job,
+                                                   {.clock = parts_.clock,
+                                                    .reader = reader,
+                                                    .pipeline = pipeline,
+                                                    .evaluator = evaluator,
+                                                    .saver = saver,
+                                                    .observer = running.observer,
+                                                    .watchdog = running.watchdog},
+                                                   form.progress));
+  MT_RETURN_IF_ERROR(LogDeviceMemory(parts_.backend, running.plan, running.observer));
+  return end.paused ? std::move(end) : Export(running, saver, std::move(end));
 }
 
-absl::Status Trainer::Export(const Running& running) {
+absl::StatusOr<LoopEnd> Trainer::Export(const Running& running, JobSaver& saver, LoopEnd end) {
+  absl::Status status = TryExport(running);
+  // Without a folder for checkpoints nobody could ask for anything.
+  while (!status.ok() && !absl::IsCancelled(status) && !running.job.save.folder.empty()) {
+    MT_ASSIGN_OR_RETURN(const SaveRequest request, saver.Hold({.step = end.progress.step,
+                                                               .trigger = CheckpointTrigger::kFinal,
+                                                               .status = status}));
+    if (request.then_stop) {
+      MT_RETURN_IF_ERROR(saver.Save(end.progress, request, parts_.clock.MonotonicNow()).status());
+      end.paused = true;
+      end.last_checkpoint = saver.last_id();
+      return end;
+    }
+    status = TryExport(running);
+  }
+  MT_RETURN_IF_ERROR(status);
+  return end;
+}
+
+absl::Status Trainer::TryExport(const Running& running) {
   if (running.observer.StopRequested()) {
     return absl::CancelledError("the job was asked to stop before its export");
   }

@@ -14,6 +14,7 @@
 #include "runtime/trainer/compute_backend.h"
 #include "runtime/trainer/job_inputs.h"
 #include "runtime/trainer/job_progress.h"
+#include "runtime/trainer/job_saver.h"
 #include "runtime/trainer/model_session.h"
 #include "runtime/trainer/train_job.h"
 #include "runtime/trainer/training_loop.h"
@@ -81,8 +82,11 @@ class Trainer {
     TrainObserver& observer;
     Watchdog& watchdog;
   };
+  // To the end of the export, or to a pause.
   absl::StatusOr<LoopEnd> Train(const Running& running);
-  absl::Status Export(const Running& running);
+  // While the disk does not take it, holds; a job that is stopped then is paused by a checkpoint.
+  absl::StatusOr<LoopEnd> Export(const Running& running, JobSaver& saver, LoopEnd end);
+  absl::Status TryExport(const Running& running);
 
   const Parts parts_;
   const int optimizer_threads_;

@@ -6,12 +6,22 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/crc32c.h"
 #include "runtime/base/status_macros.h"
 
 namespace megatrain {
 namespace {
 
 constexpr size_t kStepsOnTheirWay = 2;
+
+// `crc`, of the rows before, goes on over those of `batch`.
+uint32_t ExtendByRows(uint32_t crc, const StepBatch& batch) {
+  for (const OwnedMicroBatch& micro_batch : batch.micro_batches) {
+    crc = ExtendCrc32c(crc, {reinterpret_cast<const char*>(micro_batch.rows.data()),
+                             micro_batch.rows.size() * sizeof(int64_t)});
+  }
+  return crc;
+}
 
 // What was submitted and has no result yet.
 struct SubmittedStep {
@@ -74,9 +84,7 @@ class TrainingLoop {
 
   // Whether an evaluation or a save comes before the next step, `step` of them being submitted.
   bool SomethingIsDue(int64_t step) {
-    if (const std::optional<SaveRequest> request = TakeRequest()) {
-      request_ = request;
-    }
+    TakeRequest();
     TrainingProgress then = end_.progress;
     then.step = step;
     const bool due = request_.has_value() || parts_.evaluator.Due(then, Ends(step)) ||
@@ -87,8 +95,16 @@ class TrainingLoop {
     return due;
   }
 
-  std::optional<SaveRequest> TakeRequest() {
-    return job_.save.folder.empty() ? std::nullopt : parts_.observer.TakeSaveRequest();
+  // Whether the job is asked to save and stop.
+  bool TakeRequest() {
+    std::optional<SaveRequest> request;
+    if (!job_.save.folder.empty()) {
+      request = parts_.observer.TakeSaveRequest();
+    }
+    if (request.has_value()) {
+      request_ = request;
+    }
+    return request_.has_value() && request_->then_stop;
   }
 
   // By which of the job's own wishes its state is to be saved after `step` steps.
@@ -100,18 +116,16 @@ class TrainingLoop {
     return parts_.saver.Due(step) ? std::optional(CheckpointTrigger::kPeriodic) : std::nullopt;
   }
 
-  // Every submitted step has its result. A pause comes at once; else an evaluation comes first, so
-  // that the checkpoint tells its loss.
+  // Every submitted step has its result. A pause comes at once, also within an evaluation, which is
+  // done again by who goes on; else an evaluation comes first, so that the checkpoint tells its
+  // loss.
   absl::Status StandStill() {
-    const std::optional<SaveRequest> request = std::exchange(request_, std::nullopt);
     TrainingProgress& progress = end_.progress;
-    if (request.has_value() && request->then_stop) {
-      return Save(*request);
+    const bool pauses = request_.has_value() && request_->then_stop;
+    if (!pauses && parts_.evaluator.Due(progress, Ends(progress.step))) {
+      MT_RETURN_IF_ERROR(parts_.evaluator.Run(progress, [this] { return TakeRequest(); }));
     }
-    if (parts_.evaluator.Due(progress, Ends(progress.step))) {
-      MT_RETURN_IF_ERROR(parts_.evaluator.Run(progress));
-    }
-    if (request.has_value()) {
+    if (const auto request = std::exchange(request_, std::nullopt)) {
       MT_RETURN_IF_ERROR(Save(*request));
     } else if (const auto trigger = TriggerOf(progress.step)) {
       MT_RETURN_IF_ERROR(Save({.trigger = *trigger}));
@@ -154,6 +168,8 @@ class TrainingLoop {
     MT_ASSIGN_OR_RETURN(const StepResult result, parts_.pipeline.WaitStep());
     const SubmittedStep step = std::move(submitted_.front());
     submitted_.pop_front();
+    TrainingProgress& progress = end_.progress;
+    progress.rows_crc32c = ExtendByRows(progress.rows_crc32c, step.batch);
     const absl::Duration now = parts_.clock.MonotonicNow();
     parts_.observer.OnStep({.step = step.step + 1,
                             .loss = result.loss,
@@ -162,11 +178,11 @@ class TrainingLoop {
                             .token_count = step.batch.token_count,
                             .loss_token_count = step.batch.loss_token_count,
                             .duration = now - last_end_,
-                            .skipped = !result.finite},
+                            .skipped = !result.finite,
+                            .rows_crc32c = progress.rows_crc32c},
                            parts_.pipeline.Figures());
     parts_.watchdog.StepEnded(now - last_end_);
     last_end_ = now;
-    TrainingProgress& progress = end_.progress;
     progress.step = step.step + 1;
     progress.skipped_in_a_row = result.finite ? 0 : progress.skipped_in_a_row + 1;
     if (result.finite) {

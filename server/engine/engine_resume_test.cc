@@ -146,6 +146,7 @@ TEST_F(EngineResumeTest, KilledAnywhereItEndsWithTheSameBits) {
   EXPECT_TRUE(Weights(request) == Weights(whole));
   const auto killed = ListCheckpoints(request.checkpoint_folder(), files_);
   const auto uninterrupted = ListCheckpoints(whole.checkpoint_folder(), files_);
+  EXPECT_EQ(killed->valid.back().manifest.progress, uninterrupted->valid.back().manifest.progress);
   for (size_t i = 0; i < 4; ++i) {
     EXPECT_EQ(killed->valid.back().manifest.files[i].crc32c,
               uninterrupted->valid.back().manifest.files[i].crc32c);
@@ -211,6 +212,28 @@ TEST_F(EngineResumeTest, SigtermSavesTheStateOfARunningJob) {
   ASSERT_EQ(listing->valid.size(), 1u);
   EXPECT_EQ(listing->valid[0].id, events.back().paused().checkpoint_id());
   EXPECT_EQ(listing->valid[0].manifest.trigger, CheckpointTrigger::kDrain);
+}
+
+// A drain or a pause does not wait for all rows of an evaluation.
+TEST_F(EngineResumeTest, SigtermInterruptsAnEvaluation) {
+  Start();
+  RunJobRequest request = RequestWithCheckpoints("output");
+  request.set_data_path(WritePreparedData("rows_" + name_, RandomRows(8000, 12, 64, 7)));
+  request.mutable_spec()->mutable_evaluation()->set_split(0.9);
+  request.mutable_spec()->mutable_evaluation()->set_every_steps(1);
+  const auto reader = RunJob(request);
+  RunJobEvent event;
+  while (reader->Read(&event) && event.phase() != "evaluating") {
+  }
+  kill(pid_, SIGTERM);
+  const std::vector<RunJobEvent> events = ReadAll(*reader);
+  EXPECT_EQ(WaitForEnd(pid_), 0);
+  pid_ = -1;
+  ASSERT_TRUE(events.back().has_paused()) << events.back().ShortDebugString();
+  const auto listing = ListCheckpoints(request.checkpoint_folder(), files_);
+  ASSERT_EQ(listing->valid.size(), 1u);
+  EXPECT_EQ(listing->valid[0].manifest.progress.step, 1);
+  EXPECT_FALSE(listing->valid[0].manifest.progress.last_evaluation.has_value());
 }
 
 TEST_F(EngineResumeTest, HoldsWhileTheDiskRefusesAndTriesAgainWhenAsked) {

@@ -49,6 +49,9 @@ absl::StatusOr<JobMaterials::Prepared> CatalogJobMaterials::PrepareNow(const v1:
     }
   }
   MT_ASSIGN_OR_RETURN(const v1::ModelVersion model, parts_.models.Get(job.spec().model()));
+  if (!job.last_checkpoint().empty() || !job.forked_from().empty()) {
+    MT_RETURN_IF_ERROR(parts_.models.CheckUnchanged(model));  // it goes on with the same model
+  }
   MT_ASSIGN_OR_RETURN(
       const std::string json,
       parts_.disk.ReadFile(absl::StrCat(model.path(), "/config.json"), kMaxConfigBytes));

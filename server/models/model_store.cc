@@ -34,6 +34,15 @@ absl::Status CheckReady(const v1::ModelVersion& version) {
                             absl::StrCat(version.name(), " ", why));
 }
 
+absl::Status CheckSame(const FolderFacts& facts, const v1::ModelVersion& version) {
+  if (facts.fingerprint == version.fingerprint()) return absl::OkStatus();
+  return WithReason(
+      absl::DataLossError(absl::StrCat("the files of ", version.name(), " in ", version.path(),
+                                       " have changed since they were stored: import or train it "
+                                       "again")),
+      "MODEL_CHANGED", {{"model", version.name()}});
+}
+
 }  // namespace
 
 ModelStore::ModelStore(const Parts& parts, Options options)
@@ -323,12 +332,12 @@ absl::StatusOr<std::string> ModelStore::ResolveTarget(const std::string& path, i
 absl::Status ModelStore::CopyOut(const v1::ModelVersion& version, const std::string& staging) {
   MT_ASSIGN_OR_RETURN(const std::vector<NamedFile> files, ListFiles(version.path()));
   MT_ASSIGN_OR_RETURN(const FolderFacts facts, CopyFiles(parts_.disk, files, staging, stop_));
-  if (facts.fingerprint != version.fingerprint()) {
-    return absl::DataLossError(
-        absl::StrCat("the files of ", version.name(), " in ", version.path(),
-                     " have changed since they were stored: import or train it again"));
-  }
-  return absl::OkStatus();
+  return CheckSame(facts, version);
+}
+
+absl::Status ModelStore::CheckUnchanged(const v1::ModelVersion& version) {
+  MT_ASSIGN_OR_RETURN(const FolderFacts facts, DescribeFolder(parts_.disk, version.path()));
+  return CheckSame(facts, version);
 }
 
 absl::Status ModelStore::RemoveInterruptedExports() {

@@ -66,6 +66,10 @@ class ModelStore {
                                                                int64_t before_number,
                                                                int64_t limit);
 
+  // Reads all of the version's files. DATA_LOSS with the reason MODEL_CHANGED when they are not
+  // what was stored.
+  absl::Status CheckUnchanged(const v1::ModelVersion& version);
+
   // Copies a READY version to a folder that does not exist yet, below an allowed one: complete and
   // durable, or not there. ALREADY_EXISTS when something is there. Gives the version with the new
   // folder, without links, as its path.

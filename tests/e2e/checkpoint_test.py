@@ -188,6 +188,32 @@ class CheckpointTest(unittest.TestCase):
         self.assertEqual(created, job["resumedFrom"])
         self.check_same_run(name, self.submit(steps=400))
 
+    def flip(self, path: Path) -> None:
+        content = bytearray(path.read_bytes())
+        content[-1] ^= 1
+        path.write_bytes(content)
+
+    def test_what_has_changed_is_refused_when_a_job_goes_on(self) -> None:
+        state = self.world.daemon.state
+        for pattern, words in (
+            ("models/toy/versions/1/model.safetensors", "models/toy/versions/1"),
+            ("models/toy/versions/1/tokenizer_config.json", "models/toy/versions/1"),
+            ("prepared/*/tokens.bin", "its SHA-256 is not the manifest's"),
+        ):
+            with self.subTest(pattern):
+                name = self.submit(steps=10_000)
+                self.wait_for_step(name, 1)
+                self.world.must("pause", name, "--wait")
+                (path,) = state.glob(pattern)
+                self.flip(path)
+                self.world.must("resume", name)
+                job = self.world.wait_for_job(name, "RUNNING", "FAILED")
+                self.assertEqual("JOB_STATE_FAILED", job["state"], job)
+                self.assertIn(words, job["reason"]["message"])
+                self.flip(path)
+        fork = ("fork", name, "--weights-only", "--set", "train.steps=2", "--wait", "-o", "json")
+        self.assertEqual("JOB_STATE_SUCCEEDED", self.world.must(*fork).json()["state"])
+
     def test_a_job_that_gets_no_better_stops_early(self) -> None:
         name = self.submit(
             "evaluation={split: 0.25, every_steps: 2, early_stopping_patience: 2}",

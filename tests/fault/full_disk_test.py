@@ -7,18 +7,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import toy_model
-from world import World
+from world import World, wait_until
 
-_DISK_BYTES = 6 << 20
+_PLANES = ("weights_hi.bin", "weights_lo.bin", "adam_m.bin", "adam_v.bin")
 
 
-class FullDiskTest(unittest.TestCase):
+class FullDisk(unittest.TestCase):
+    """The state folder lies on a disk of its own."""
+
+    disk_bytes = 0
+
     def setUp(self) -> None:
         self.world = World()
         self.addCleanup(self.world.close)
         state = self.world.daemon.state
         state.mkdir()
-        mount = ["mount", "-t", "tmpfs", "-o", f"size={_DISK_BYTES}", "tmpfs", str(state)]
+        mount = ["mount", "-t", "tmpfs", "-o", f"size={self.disk_bytes}", "tmpfs", str(state)]
         mounted = subprocess.run(mount, capture_output=True, text=True, check=False)
         if mounted.returncode != 0:
             self.skipTest(f"a small disk cannot be made here: {mounted.stderr.strip()}")
@@ -37,10 +41,14 @@ class FullDiskTest(unittest.TestCase):
         finally:
             filler.unlink()
 
+
+class FullDiskTest(FullDisk):
+    disk_bytes = 6 << 20
+
     def test_an_upload(self) -> None:
         rows = self.world.folder / "rows.jsonl"
         toy_model.write_rows(rows, 80_000)
-        self.assertGreater(rows.stat().st_size, _DISK_BYTES)
+        self.assertGreater(rows.stat().st_size, self.disk_bytes)
         result = self.world.cli("dataset", "upload", rows, "--name", "large")
         self.assertEqual(7, result.code, result.err)
         self.assertIn("disk", result.err)
@@ -77,6 +85,65 @@ class FullDiskTest(unittest.TestCase):
 
     def submit(self, steps: int) -> None:
         self.world.must(*self.submission(steps))
+
+
+class HoldingTest(FullDisk):
+    """R15: a job whose state or result the disk does not take waits with it in memory."""
+
+    disk_bytes = 48 << 20  # for what the database grows by, too
+
+    def submit(self, *settings: str) -> str:
+        self.world.prepare()
+        return self.make_job(*settings)
+
+    def make_job(self, *settings: str) -> str:
+        flags = [flag for setting in settings for flag in ("--set", setting)]
+        command = ("submit", self.world.job_file(steps=600), "-o", "name", *flags)
+        return self.world.must(*command).out.strip()
+
+    def wait_until_it_holds(self, name: str) -> None:
+        wait_until(f"{name} holds", lambda: self.world.job(name).get("phase") == "holding")
+        job = self.world.job(name)
+        self.assertEqual("JOB_STATE_RUNNING", job["state"])
+        self.assertIn("no room for", job["reason"]["message"])
+        metric = "megatrain_job_holding"
+        wait_until("a metric tells it", lambda: self.world.daemon.metrics()[metric] == 1)
+        self.assertIn("megatrain resume", self.world.must("show", name).err)
+
+    def result(self, name: str) -> bytes:
+        job = self.world.wait_for_job(name, "SUCCEEDED", "FAILED")
+        self.assertEqual("JOB_STATE_SUCCEEDED", job["state"], job)
+        self.assertEqual(1, job["attempt"])
+        folder = self.world.daemon.state / job["outputVersion"]
+        return (folder / "model.safetensors").read_bytes()
+
+    def planes(self, name: str) -> list[bytes]:
+        folder = self.world.daemon.state / name / "checkpoints/step-00000600"
+        return [(folder / plane).read_bytes() for plane in _PLANES]
+
+    def test_a_job_holds_and_goes_on_once_there_is_room(self) -> None:
+        settings = ("checkpoint={every_steps: 60, keep_last: 1, at_end: true}",)
+        name = self.submit(*settings)
+        wait_until("it is saved", lambda: self.world.job(name).get("lastCheckpoint"))
+        with self.filled(left_bytes=1_500_000):
+            self.wait_until_it_holds(name)
+            self.world.must("resume", name)  # in vain
+            self.wait_until_it_holds(name)
+        self.world.must("resume", name)
+        result = self.result(name)
+        undisturbed = self.make_job(*settings)
+        self.assertTrue(self.result(undisturbed) == result)
+        self.assertTrue(self.planes(undisturbed) == self.planes(name))
+
+    def test_a_job_holds_its_export(self) -> None:
+        settings = ("checkpoint={every_minutes: 0}",)
+        undisturbed = self.result(self.submit(*settings))
+        name = self.make_job(*settings)
+        wait_until("it does steps", lambda: self.world.job(name).get("lastStep"))
+        with self.filled(left_bytes=150_000):
+            self.wait_until_it_holds(name)
+        self.world.must("resume", name)
+        self.assertTrue(self.result(name) == undisturbed)
 
 
 if __name__ == "__main__":

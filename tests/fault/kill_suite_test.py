@@ -1,7 +1,8 @@
 """Daemon and engine are killed at random instants, again and again: at steps, in saves, evaluations
 and exports, while a job is submitted, forked, paused and resumed. Whatever happens, no accepted job
 is lost, and a job that was killed ends with the bits of one that was not: each step's and each
-evaluation's figures, the weights' high and low parts, both moments, and what is exported.
+evaluation's figures, the order of all rows, the weights' high and low parts, both moments, and what
+is exported.
 
 `--kills N` is the number of kills (the long form: thousands), `--seed N` repeats a run. Shards of
 the test divide the kills, each in a world of its own.
@@ -9,6 +10,7 @@ the test divide the kills, each in a world of its own.
 
 import argparse
 import contextlib
+import json
 import os
 import random
 import signal
@@ -45,6 +47,7 @@ class Outcome(NamedTuple):
 
     steps: dict[int, tuple[Any, ...]]
     evaluations: dict[int, tuple[Any, ...]]
+    progress: dict[str, Any]  # with a checksum over the numbers of all rows, in their order
     state: dict[str, bytes]
     exported: bytes
 
@@ -106,6 +109,7 @@ class KillSuiteTest(unittest.TestCase):
         return Outcome(
             steps,
             self.figures(job, "evaluation", ("loss",)),
+            json.loads((checkpoint / "manifest.json").read_text())["progress"],
             {name: (checkpoint / name).read_bytes() for name in _PLANES},
             (state / final["outputVersion"] / "model.safetensors").read_bytes(),
         )
@@ -124,6 +128,7 @@ class KillSuiteTest(unittest.TestCase):
     def check(self, expected: Outcome, got: Outcome, name: str) -> None:
         for wanted, found in ((expected.steps, got.steps), (expected.evaluations, got.evaluations)):
             self.assertEqual({step: wanted[step] for step in found}, found, name)
+        self.assertEqual(expected.progress, got.progress, name)
         for plane in _PLANES:
             self.assertTrue(expected.state[plane] == got.state[plane], f"{name}: {plane}")
         self.assertTrue(expected.exported == got.exported, f"{name}: its export")

@@ -22,6 +22,7 @@
 #include "runtime/checkpoint/checkpoint_folder.h"
 #include "runtime/config/model_layout.h"
 #include "runtime/config/shapes.h"
+#include "runtime/planner/planner.h"
 #include "runtime/safetensors/safetensors_writer.h"
 #include "runtime/trainer/trainer.h"
 
@@ -138,11 +139,19 @@ void WriteData(const DrillOptions& options, const std::string& folder, int64_t v
 // Prints what the parent process reads.
 class PrintingObserver final : public TrainObserver {
  public:
-  PrintingObserver(std::string folder, FileSystem& files)
-      : folder_(std::move(folder)), files_(files) {}
+  // The job is to stop once `last_step` is saved.
+  PrintingObserver(std::string folder, int64_t last_step, FileSystem& files, const Clock& clock)
+      : folder_(std::move(folder)),
+        last_step_(last_step),
+        files_(files),
+        clock_(clock),
+        start_(clock.MonotonicNow()) {}
 
-  void OnPhase(TrainPhase) override {}
-  void OnPhaseProgress(TrainPhase, int64_t, int64_t) override {}
+  void OnPhase(TrainPhase phase) override { Tell(std::string(TrainPhaseName(phase))); }
+  void OnPhaseProgress(TrainPhase phase, int64_t done_bytes, int64_t all_bytes) override {
+    Tell(absl::StrCat(std::string(TrainPhaseName(phase)), ", ", FormatBytes(done_bytes), " of ",
+                      FormatBytes(all_bytes)));
+  }
   void OnPlanned(const Plan&, int64_t, int64_t first_step) override {
     std::printf("from %" PRId64 "\n", first_step);
   }
@@ -150,12 +159,13 @@ class PrintingObserver final : public TrainObserver {
     std::printf("step %" PRId64 " %a\n", report.step, report.loss);
     std::fflush(stdout);
   }
-  void OnLogLine(const std::string& line) override { std::fprintf(stderr, "%s\n", line.c_str()); }
+  void OnLogLine(const std::string& line) override { Tell(line); }
   void OnCheckpoint(const CheckpointReport& report) override {
     std::printf("checkpoint %s %" PRId64 " %.6f %.6f %d\n", report.id.c_str(), report.size_bytes,
                 absl::ToDoubleSeconds(report.write), absl::ToDoubleSeconds(report.stall),
                 report.direct ? 1 : 0);
     std::fflush(stdout);
+    saved_step_ = report.step;
     const auto listing = ListCheckpoints(folder_, files_);
     for (size_t i = 0; listing.ok() && i + 1 < listing->valid.size(); ++i) {
       files_.RemoveTree(listing->valid[i].path).IgnoreError();
@@ -171,11 +181,22 @@ class PrintingObserver final : public TrainObserver {
     return std::nullopt;
   }
   std::optional<SaveRequest> TakeSaveRequest() override { return std::nullopt; }
-  bool StopRequested() override { return false; }
+  bool StopRequested() override { return all_saved(); }
+
+  bool all_saved() const { return saved_step_ == last_step_; }
 
  private:
+  void Tell(const std::string& what) const {
+    std::fprintf(stderr, "%7.1f s  %s\n", absl::ToDoubleSeconds(clock_.MonotonicNow() - start_),
+                 what.c_str());
+  }
+
   const std::string folder_;
+  const int64_t last_step_;
   FileSystem& files_;
+  const Clock& clock_;
+  const absl::Duration start_;
+  int64_t saved_step_ = 0;
 };
 
 }  // namespace
@@ -220,15 +241,14 @@ absl::Status RunDrillJob(const DrillOptions& options, const std::string& name,
   PosixFileSystem files;
   SystemClock clock;
   TrainJob job = MakeDrillJob(options, name);
-  MT_RETURN_IF_ERROR(files.RemoveTree(job.output_path));
   const auto listing = ListCheckpoints(job.save.folder, files);
   if (listing.ok() && !listing->valid.empty()) {
     job.start.resume_path = listing->valid.back().path;
   }
-  PrintingObserver observer(job.save.folder, files);
+  PrintingObserver observer(job.save.folder, options.steps, files, clock);
   Trainer trainer({backend, files, clock}, kOptimizerThreads);
-  MT_RETURN_IF_ERROR(trainer.Run(job, observer).status());
-  return files.RemoveTree(job.output_path);
+  const absl::Status ended = trainer.Run(job, observer).status();
+  return absl::IsCancelled(ended) && observer.all_saved() ? absl::OkStatus() : ended;
 }
 
 }  // namespace megatrain

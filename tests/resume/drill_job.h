@@ -16,7 +16,7 @@ struct DrillOptions {
   std::string folder;
   std::string shape = "qwen2.5-1.5b";
   int64_t layers = 0;  // 0: the shape's
-  int64_t steps = 6;
+  int64_t steps = 4;
   int64_t every = 2;
   int64_t kill_after = 3;
   int64_t rows = 16;
@@ -31,9 +31,10 @@ absl::Status WriteDrillInputs(const DrillOptions& options);
 // The job over those inputs. `name`: its checkpoints are in folder/name.
 TrainJob MakeDrillJob(const DrillOptions& options, const std::string& name);
 
-// Trains it, from its newest valid checkpoint if it has one, and prints a line for each step
-// ("step N LOSS") and checkpoint ("checkpoint ID BYTES WRITE_SECONDS STALL_SECONDS DIRECT"). Keeps
-// one checkpoint.
+// Trains it, from its newest valid checkpoint if it has one, to the checkpoint after its last step,
+// without an export. Prints a line for each step ("step N LOSS") and checkpoint ("checkpoint ID
+// BYTES WRITE_SECONDS STALL_SECONDS DIRECT"), and to standard error what it does and since when.
+// Keeps one checkpoint.
 absl::Status RunDrillJob(const DrillOptions& options, const std::string& name,
                          ComputeBackend& backend);
 

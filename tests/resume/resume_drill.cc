@@ -15,6 +15,8 @@
 #include "CLI/CLI.hpp"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/posix_file_system.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/checkpoint/checkpoint_folder.h"
@@ -109,22 +111,33 @@ absl::StatusOr<Checkpoint> LastCheckpoint(const DrillOptions& options, const std
   if (listing.valid.empty() || listing.valid.back().manifest.progress.step != options.steps) {
     return absl::InternalError(absl::StrCat(name, " left no checkpoint of its last step"));
   }
-  MT_RETURN_IF_ERROR(VerifyCheckpoint(listing.valid.back(), kCheckpointThreads, files));
   return std::move(listing.valid.back());
 }
 
 absl::Status Drill(const DrillOptions& options, const std::vector<std::string>& arguments) {
   PosixFileSystem files;
+  SystemClock clock;
+  const absl::Duration start = clock.MonotonicNow();
+  const auto tell = [&](const char* what) {
+    std::fprintf(stderr, "drill, %.1f s: %s\n", absl::ToDoubleSeconds(clock.MonotonicNow() - start),
+                 what);
+  };
+  tell("writes model and data");
   for (const char* name : {"whole", "killed"}) {
     MT_RETURN_IF_ERROR(files.RemoveTree(MakeDrillJob(options, name).save.folder));
   }
   MT_RETURN_IF_ERROR(WriteDrillInputs(options));
+  tell("trains without a kill");
   MT_ASSIGN_OR_RETURN(const Told whole, RunChild(arguments, "whole", /*kill_after=*/0));
   MT_ASSIGN_OR_RETURN(const Checkpoint wanted, LastCheckpoint(options, "whole", files));
   MT_RETURN_IF_ERROR(files.RemoveTree(MakeDrillJob(options, "whole").save.folder));
+  tell("trains, to be killed");
   MT_ASSIGN_OR_RETURN(const Told killed, RunChild(arguments, "killed", options.kill_after));
+  tell("goes on from its newest checkpoint");
   MT_ASSIGN_OR_RETURN(const Told resumed, RunChild(arguments, "killed", /*kill_after=*/0));
   MT_ASSIGN_OR_RETURN(const Checkpoint found, LastCheckpoint(options, "killed", files));
+  tell("checks the last checkpoint against the disk");
+  MT_RETURN_IF_ERROR(VerifyCheckpoint(found, kCheckpointThreads, files));
   bool same_losses = killed.killed && !resumed.losses.empty();
   for (const Told* told : {&killed, &resumed}) {
     for (const auto& [step, loss] : told->losses) {
@@ -136,14 +149,15 @@ absl::Status Drill(const DrillOptions& options, const std::vector<std::string>& 
   std::printf(
       "{\"shape\": \"%s\", \"dtype\": \"%s\", \"checkpoint_bytes\": %lld, \"killed_after_step\": "
       "%lld, \"resumed_from_step\": %lld, \"same_losses\": %s, \"same_state\": %s, \"direct\": %s, "
-      "\"save_gb_s\": %.3f, \"save_stall_s\": %.3f}\n",
+      "\"save_gb_s\": %.3f, \"save_stall_s\": %.3f, \"drill_s\": %.1f}\n",
       options.shape.c_str(), options.dtype.c_str(), static_cast<long long>(found.SizeBytes()),
       static_cast<long long>(options.kill_after), static_cast<long long>(resumed.first_step),
       same_losses ? "true" : "false", same_state ? "true" : "false",
       whole.direct && resumed.direct ? "true" : "false",
       bytes / 1e9 / (whole.write_seconds + resumed.write_seconds),
       (whole.stall_seconds + resumed.stall_seconds) /
-          (bytes / static_cast<double>(found.SizeBytes())));
+          (bytes / static_cast<double>(found.SizeBytes())),
+      absl::ToDoubleSeconds(clock.MonotonicNow() - start));
   MT_RETURN_IF_ERROR(files.RemoveTree(MakeDrillJob(options, "killed").save.folder));
   return same_losses && same_state ? absl::OkStatus()
                                    : absl::InternalError("the resumed job has other bits");
