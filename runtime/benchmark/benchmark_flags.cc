@@ -34,6 +34,11 @@ void AddPlacementFlags(CLI::App& app, BenchmarkFlags& flags) {
   app.add_option("--weight-slots", flags.weight_slots,
                  "Slots for the weights of layers that stream; 0: the planner's choice")
       ->check(CLI::Range(0, 1000));
+  app.add_option(
+         "--pin", flags.pin,
+         "How copies reach host memory: pinned, through slabs what cannot be (auto); pinned "
+         "or not at all (full); all through slabs (slabs)")
+      ->check(CLI::IsMember({"auto", "full", "slabs"}));
 }
 
 }  // namespace

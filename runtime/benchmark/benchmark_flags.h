@@ -32,6 +32,7 @@ struct BenchmarkFlags {
   int host_boundary_layers = -1;     // whose inputs wait on the host for backward
   int host_kept_micro_batches = -1;  // of which layers keep everything there
   int weight_slots = 0;              // 0: chosen
+  std::string pin = "auto";
   std::vector<std::string> without;  // what is left out, to see what it is worth
   std::string compute_dtype;         // "": the backend's own
   std::string attention = "fast";

@@ -207,14 +207,28 @@ absl::StatusOr<std::unique_ptr<ModelSession>> StartSession(const BenchmarkFlags&
   MT_RETURN_IF_ERROR(session->Populate(/*progress=*/{}).status());
   FillRandomWeights(session->layout(), flags.seed, session->pool(), session->store());
   MT_RETURN_IF_ERROR(session->Pin(options, /*progress=*/{}).status());
-  MT_RETURN_IF_ERROR(session->StartPipeline(options));
+  MT_RETURN_IF_ERROR(session->StartPipeline(options, /*progress=*/{}));
   return session;
+}
+
+// What the system did not pin goes through slabs, which costs speed.
+void TellRefusals(ModelSession& session, std::ostream& text) {
+  const absl::Status& store = session.store().pin_refusal();
+  const StepPipeline::HostActivations host = session.pipeline().host_activations();
+  if (!store.ok()) {
+    text << "the host store is not all pinned: " << store.message() << "\n";
+  }
+  if (!host.refusal.ok()) {
+    text << host.pinned_bytes << " of " << host.size_bytes
+         << " bytes for activations on the host are pinned: " << host.refusal.message() << "\n";
+  }
 }
 
 absl::StatusOr<BenchmarkFigures> Measure(const BenchmarkFlags& flags, const BenchmarkSetup& setup,
                                          const BenchmarkParts& parts, std::ostream& text) {
   MT_ASSIGN_OR_RETURN(const ProcessMemory before_session, ReadProcessMemory(""));
   MT_ASSIGN_OR_RETURN(const auto session, StartSession(flags, setup, parts, ThreadsOf(flags)));
+  TellRefusals(*session, text);
   BenchmarkRun run(setup, parts, *session);
   MT_RETURN_IF_ERROR(run.DrawSteps(flags.seed));
   MT_RETURN_IF_ERROR(run.Run(flags.warm_up).status());
@@ -234,6 +248,7 @@ absl::StatusOr<BenchmarkFigures> Measure(const BenchmarkFlags& flags, const Benc
   figures.peak_device_bytes = device.total_bytes - device.free_bytes;  // nothing is freed in steps
   MT_ASSIGN_OR_RETURN(const ProcessMemory process, ReadProcessMemory(""));
   figures.peak_host_bytes = process.peak_resident_bytes;
+  figures.uses_slabs = session->pipeline().uses_slabs();
   return figures;
 }
 

@@ -12,6 +12,8 @@
 #include "runtime/hoststore/host_store.h"
 #include "runtime/hoststore/pinned_arena.h"
 #include "runtime/pipeline/device_memory.h"
+#include "runtime/pipeline/pipeline_options.h"
+#include "runtime/pipeline/slab_pool.h"
 #include "runtime/planner/planner.h"
 
 namespace megatrain {
@@ -91,6 +93,10 @@ void LeaveOut(const BenchmarkFlags& flags, PlacementRequest& request) {
   }
 }
 
+PinMode PinByName(std::string_view name) {
+  return name == "full" ? PinMode::kFull : name == "slabs" ? PinMode::kSlabs : PinMode::kAuto;
+}
+
 int64_t StoreBytes(const BenchmarkFlags& flags, const BenchmarkSetup& setup) {
   const HostStore::Options options{
       .gradient_bytes = static_cast<int>(SizeBytes(setup.compute.dtype)),
@@ -104,13 +110,14 @@ int64_t StoreBytes(const BenchmarkFlags& flags, const BenchmarkSetup& setup) {
 
 PlacementRequest RequestOf(const BenchmarkFlags& flags, const BenchmarkSetup& setup,
                            const BenchmarkMachine& machine) {
-  PlacementRequest request{.step = setup.step,
-                           .compute_dtype = setup.compute.dtype,
-                           .device_bytes = machine.device_bytes,
-                           .host_bytes = machine.host_bytes - StoreBytes(flags, setup),
-                           .micro_batch_rows = flags.micro_batch_tokens / flags.sequence_length,
-                           .keep_level = KeepByName(flags.keep),
-                           .fold_stash_layers = flags.folded_store};
+  PlacementRequest request{
+      .step = setup.step,
+      .compute_dtype = setup.compute.dtype,
+      .device_bytes = machine.device_bytes,
+      .host_bytes = machine.host_bytes - StoreBytes(flags, setup) - SlabPool::Bytes(setup.layout),
+      .micro_batch_rows = flags.micro_batch_tokens / flags.sequence_length,
+      .keep_level = KeepByName(flags.keep),
+      .fold_stash_layers = flags.folded_store};
   if (setup.compute.backend == Backend::kCpu) {
     request.keep_level = KeepLevel::kNothing;  // its templates keep nothing
   }
@@ -168,6 +175,7 @@ BenchmarkSetting SettingOf(const BenchmarkFlags& flags, const BenchmarkSetup& se
       options.kept_on_host.empty() ? 0
                                    : options.CountKept(KeptPlace::kHost, options.max_micro_batches);
   setting.units = static_cast<int64_t>(options.updates.size());
+  setting.pin = flags.pin;
   setting.without = flags.without;
   setting.folded = flags.folded_store > 0;
   setting.commit = flags.commit;
@@ -186,7 +194,8 @@ absl::StatusOr<BenchmarkSetup> SetUpBenchmark(const BenchmarkFlags& flags,
   setup.layout = MakeModelLayout(setup.config);
   setup.compute = ComputeSettingOf(flags, machine.backend);
   setup.step = {.rows = flags.tokens / flags.sequence_length, .row_tokens = flags.sequence_length};
-  if (const int64_t needed_bytes = StoreBytes(flags, setup); needed_bytes > machine.host_bytes) {
+  if (const int64_t needed_bytes = StoreBytes(flags, setup) + SlabPool::Bytes(setup.layout);
+      needed_bytes > machine.host_bytes) {
     return absl::ResourceExhaustedError(
         absl::StrCat("the host store takes ", FormatBytes(needed_bytes), " of ",
                      FormatBytes(machine.host_bytes), " of host memory: fold it (--folded-store)"));
@@ -195,17 +204,21 @@ absl::StatusOr<BenchmarkSetup> SetUpBenchmark(const BenchmarkFlags& flags,
   const BackendMemory memory = MakeBackendMemory(
       setup.config, setup.compute,
       {.document_tokens = flags.sequence_length, .row_tokens = flags.sequence_length});
+  const PinMode pin = PinByName(flags.pin);
   std::optional<Placement> placement =
-      ChoosePlacement(setup.config, setup.layout, request, memory, machine.speeds);
+      ChoosePlacement(setup.config, setup.layout, request, memory,
+                      pin == PinMode::kSlabs ? ThroughSlabs(machine.speeds) : machine.speeds);
   if (!placement) {
     return absl::ResourceExhaustedError(absl::StrCat("no placement of this shape and step fits ",
                                                      FormatBytes(machine.device_bytes),
                                                      " of device memory under these flags"));
   }
   setup.placement = std::move(*placement);
+  setup.placement.pipeline.pin = pin;
   setup.planned_host_bytes =
       StoreBytes(flags, setup) +
-      PinnedArena::Bytes(MapDeviceMemory(setup.layout, setup.placement.pipeline).host_parts);
+      PinnedArena::Bytes(MapDeviceMemory(setup.layout, setup.placement.pipeline).host_parts) +
+      SlabPool::Bytes(setup.layout);
   setup.setting = SettingOf(flags, setup);
   return setup;
 }

@@ -23,7 +23,7 @@ struct BenchmarkSetup {
   StepRows step;
   ModelLayout layout;
   Placement placement;
-  int64_t planned_host_bytes = 0;  // of store and stash; the process has more
+  int64_t planned_host_bytes = 0;  // of store, stash and slabs; the process has more
   BenchmarkSetting setting;        // without machine and backend's name
 };
 

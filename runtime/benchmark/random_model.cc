@@ -72,6 +72,9 @@ void FillRandomWeights(const ModelLayout& layout, uint64_t seed, OptimizerPool& 
   const NormalTable table = DrawTable(seed);
   uint64_t stream = Hash(seed + 1);
   for (int unit = 0; unit < store.unit_count(); ++unit) {
+    if (!store.owns(unit)) {
+      continue;
+    }
     const HostStore::Access access = store.BeginAccess(unit);
     for (const TensorLayout& tensor : layout.units[unit].tensors) {
       uint16_t* hi = store.hi(unit) + tensor.offset_elements;

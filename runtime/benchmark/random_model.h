@@ -15,7 +15,7 @@ namespace megatrain {
 
 // Fills the master weights of every unit with normal values of standard deviation 0.02, around 1
 // for the norms' and around 0 for all others. The same weights whatever the number of threads. In a
-// folded store layers that share memory get what the last of them is given.
+// folded store layers that share memory get what the first of them is given.
 void FillRandomWeights(const ModelLayout& layout, uint64_t seed, OptimizerPool& pool,
                        HostStore& store);
 

@@ -76,6 +76,7 @@ void AddSetting(const BenchmarkSetting& setting, nlohmann::ordered_json& line) {
   line["units"] = setting.units;
   line["host_boundary_layers"] = setting.host_boundary_layers;
   line["host_kept_micro_batches"] = setting.host_kept_micro_batches;
+  line["pin"] = setting.pin;
   line["folded"] = setting.folded;
   line["without"] = setting.without;
 }
@@ -153,6 +154,7 @@ std::string ToJsonLine(const BenchmarkSetting& setting, const BenchmarkFigures& 
   line["planned_device_bytes"] = figures.planned_device_bytes;
   line["peak_device_bytes"] = figures.peak_device_bytes;
   line["planned_host_bytes"] = figures.planned_host_bytes;
+  line["uses_slabs"] = figures.uses_slabs;
   line["peak_host_bytes"] = figures.peak_host_bytes;
   line["last_loss"] = figures.loss;
   line["backend"] = setting.backend;
@@ -176,7 +178,8 @@ std::string ToText(const BenchmarkSetting& setting, const BenchmarkFigures& figu
       &text,
       "  %s, %s attention, %s, keeps %s, weights %s in %d slots; of %d units %d are updated on the "
       "device, %d there with their states passing, %d over the bus; of %d "
-      "layers %d inputs, of a step %d micro-batches wait on the host%s%s; device %.2f GiB planned, "
+      "layers %d inputs, of a step %d micro-batches wait on the host%s%s%s; device %.2f GiB "
+      "planned, "
       "%.2f GiB "
       "at most; host %.2f GiB planned, %.2f GiB at most; loss %.4f\n",
       setting.compute_dtype, setting.attention, setting.order, setting.keep,
@@ -186,6 +189,7 @@ std::string ToText(const BenchmarkSetting& setting, const BenchmarkFigures& figu
       setting.without.empty() ? ""
                               : absl::StrCat("; without ", absl::StrJoin(setting.without, ",")),
       setting.folded ? ", folded store: speed only, nothing is learned" : "",
+      figures.uses_slabs ? "; copies through slabs" : "",
       static_cast<double>(figures.planned_device_bytes) / kGibibyte,
       static_cast<double>(figures.peak_device_bytes) / kGibibyte,
       static_cast<double>(figures.planned_host_bytes) / kGibibyte,

@@ -42,6 +42,7 @@ struct BenchmarkSetting {
   int64_t units = 0;
   int64_t host_boundary_layers = 0;
   int64_t host_kept_micro_batches = 0;
+  std::string pin;
   std::vector<std::string> without;
   bool folded = false;
   std::string backend;
@@ -62,6 +63,7 @@ struct BenchmarkFigures {
   int64_t peak_device_bytes = 0;  // 0: the device is the host
   int64_t planned_host_bytes = 0;
   int64_t peak_host_bytes = 0;
+  bool uses_slabs = false;  // for what of the host is not pinned
   // Of further steps, traced: kernels, and the wall time they are held against.
   struct Traced {
     KernelTime kernels;

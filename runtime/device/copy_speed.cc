@@ -14,13 +14,19 @@ constexpr int kCopies = 4;
 }  // namespace
 
 absl::StatusOr<double> MeasureCopyToDevice(Device& device, const Clock& clock, const void* host,
-                                           int64_t size_bytes) {
+                                           int64_t size_bytes, SlabLane* lane) {
   MT_ASSIGN_OR_RETURN(const std::unique_ptr<DeviceBuffer> buffer, device.Allocate(size_bytes));
   const std::unique_ptr<Stream> stream = device.MakeStream(StreamPlace::kDevice);
+  const SlabLauncher::Reaches reaches_nothing = [](const void*) { return false; };
   const auto copy = [&](int times) {
     for (int i = 0; i < times; ++i) {
       stream->Enqueue([&](Launcher& launcher) {
-        launcher.CopyToDevice(buffer->data(), host, size_bytes);
+        if (lane == nullptr) {
+          launcher.CopyToDevice(buffer->data(), host, size_bytes);
+        } else {
+          SlabLauncher(launcher, *lane, reaches_nothing)
+              .CopyToDevice(buffer->data(), host, size_bytes);
+        }
         return absl::OkStatus();
       });
     }

@@ -6,14 +6,15 @@
 #include "absl/status/statusor.h"
 #include "runtime/base/clock.h"
 #include "runtime/device/device.h"
+#include "runtime/device/slab_launcher.h"
 
 namespace megatrain {
 
-// Bytes a second at which `size_bytes` of host memory, pinned or not, cross to the device; with
-// pages not pinned the copies go by way of buffers of the driver. Takes as much memory of the
-// device, for a few copies. UNAVAILABLE when the clock stood still.
+// Bytes a second at which `size_bytes` of host memory cross to the device: through the slabs of
+// `lane`, or, where that is nullptr, directly, which takes pages that are pinned. Takes as much
+// memory of the device, for a few copies. UNAVAILABLE when the clock stood still.
 absl::StatusOr<double> MeasureCopyToDevice(Device& device, const Clock& clock, const void* host,
-                                           int64_t size_bytes);
+                                           int64_t size_bytes, SlabLane* lane = nullptr);
 
 }  // namespace megatrain
 

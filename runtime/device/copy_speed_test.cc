@@ -6,6 +6,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/virtual_clock.h"
 #include "runtime/device/cpu_device.h"
+#include "runtime/device/slab_launcher.h"
 
 namespace megatrain {
 namespace {
@@ -15,6 +16,18 @@ TEST(CopySpeedTest, IsBytesByTime) {
   CpuDevice device(clock);
   const std::vector<char> host(int64_t{8} << 20, 'x');
   const auto speed = MeasureCopyToDevice(device, clock, host.data(), host.size());
+  ASSERT_TRUE(speed.ok()) << speed.status();
+  EXPECT_GT(*speed, 1e6);
+  EXPECT_LT(*speed, 1e13);
+}
+
+TEST(CopySpeedTest, ThroughSlabsToo) {
+  SystemClock clock;
+  CpuDevice device(clock);
+  const std::vector<char> host(int64_t{8} << 20, 'x');
+  const auto lane = SlabLane::Create(device, int64_t{1} << 20, /*threads=*/1);
+  ASSERT_TRUE(lane.ok()) << lane.status();
+  const auto speed = MeasureCopyToDevice(device, clock, host.data(), host.size(), lane->get());
   ASSERT_TRUE(speed.ok()) << speed.status();
   EXPECT_GT(*speed, 1e6);
   EXPECT_LT(*speed, 1e13);

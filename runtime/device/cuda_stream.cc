@@ -1,5 +1,6 @@
 #include "runtime/device/cuda_stream.h"
 
+#include <array>
 #include <utility>
 
 #include "runtime/device/cuda_stream_timer.h"
@@ -10,9 +11,13 @@
 namespace megatrain {
 namespace {
 
+// The marks of a stream's launchers; null where none was set.
+using Marks = std::array<CudaEventHandle, Launcher::kMarkCount>;
+
 class CudaLauncher final : public Launcher {
  public:
-  explicit CudaLauncher(cudaStream_t stream) : stream_(stream) {}
+  CudaLauncher(CudaShared& shared, cudaStream_t stream, Marks& marks)
+      : shared_(shared), stream_(stream), marks_(marks) {}
 
   void CopyToDevice(void* device, const void* host, int64_t size_bytes) override {
     Update(cudaMemcpyAsync(device, host, size_bytes, cudaMemcpyHostToDevice, stream_),
@@ -25,6 +30,22 @@ class CudaLauncher final : public Launcher {
   void Fill(void* device, uint8_t byte, int64_t size_bytes) override {
     Update(cudaMemsetAsync(device, byte, size_bytes, stream_), "fill device memory");
   }
+  void SetMark(int mark) override {
+    if (marks_[mark] == nullptr) {
+      auto event = shared_.order_events.Take();
+      status_.Update(event.status());
+      if (!event.ok()) {
+        return;
+      }
+      marks_[mark] = *std::move(event);
+    }
+    Update(cudaEventRecord(marks_[mark].get(), stream_), "mark a stream");
+  }
+  void AwaitMark(int mark) override {
+    if (marks_[mark] != nullptr) {
+      Update(cudaEventSynchronize(marks_[mark].get()), "wait for a mark");
+    }
+  }
   void* native_stream() override { return stream_; }
 
   const absl::Status& status() const { return status_; }
@@ -32,7 +53,9 @@ class CudaLauncher final : public Launcher {
  private:
   void Update(cudaError_t error, const char* what) { status_.Update(CudaStatus(error, what)); }
 
+  CudaShared& shared_;
   const cudaStream_t stream_;
+  Marks& marks_;
   absl::Status status_;
 };
 
@@ -73,7 +96,7 @@ class DeviceLane final : public CudaLane {
     }
     timer_.EndLap(WaitReason::kNoWork);
     timer_.Begin(std::nullopt);
-    CudaLauncher launcher(stream_);
+    CudaLauncher launcher(shared_, stream_, marks_);
     absl::Status status = work(launcher);
     status.Update(launcher.status());
     shared_.Update(status);
@@ -104,6 +127,7 @@ class DeviceLane final : public CudaLane {
  private:
   CudaShared& shared_;
   const cudaStream_t stream_;
+  Marks marks_;
   CudaStreamTimer timer_;
 };
 

@@ -35,6 +35,14 @@ class Launcher {
   virtual void CopyToHost(void* host, const void* device, int64_t size_bytes) = 0;
   virtual void Fill(void* device, uint8_t byte, int64_t size_bytes) = 0;
 
+  // For who reuses memory that copies still read or write. SetMark marks what the stream was given
+  // so far, by one of kMarkCount numbers; AwaitMark blocks the calling thread until the stream has
+  // reached the latest mark of that number, and so all that it waits for; at once when there is
+  // none. Marks outlive the Work. Where a call has done its work when it returns, so have these.
+  static constexpr int kMarkCount = 4;
+  virtual void SetMark(int mark) = 0;
+  virtual void AwaitMark(int mark) = 0;
+
   // What kernels are launched on: a cudaStream_t on CUDA, nullptr where work runs on the host.
   virtual void* native_stream() = 0;
 };

@@ -262,4 +262,37 @@ TEST_P(DeviceConformanceTest, StreamsOfBothPlacesSeeEachOthersResults) {
   EXPECT_GT(copies->Figures().wait(WaitReason::kUnitUpdated), absl::ZeroDuration());
 }
 
+// What reuses memory of the host waits for a mark in its own thread.
+TEST_P(DeviceConformanceTest, AMarkIsReachedAfterWhatTheStreamWaitsFor) {
+  constexpr int64_t kBytes = 8 << 20;
+  auto buffer = device_->Allocate(kBytes);
+  auto target = device_->AllocateHost(kBytes);
+  ASSERT_TRUE(buffer.ok() && target.ok());
+  const auto first = device_->MakeStream(StreamPlace::kDevice);
+  const auto second = device_->MakeStream(StreamPlace::kDevice);
+  const auto filled = device_->MakeEvent();
+  int wrong_rounds = 0;
+  for (int round = 1; round <= 10; ++round) {
+    first->Enqueue([&, round](Launcher& launcher) {
+      launcher.Fill((*buffer)->data(), static_cast<uint8_t>(round), kBytes);
+      return absl::OkStatus();
+    });
+    first->Record(*filled);
+    second->Wait(*filled, WaitReason::kWeightsReady);
+    second->Enqueue([&, round](Launcher& launcher) {
+      launcher.AwaitMark(1);  // of the round before; at first of nothing
+      launcher.CopyToHost((*target)->data(), (*buffer)->data(), kBytes);
+      launcher.SetMark(1);
+      launcher.AwaitMark(1);
+      const auto* read = (*target)->data();
+      const auto want = static_cast<std::byte>(round);
+      wrong_rounds +=
+          std::all_of(read, read + kBytes, [&](std::byte b) { return b == want; }) ? 0 : 1;
+      return absl::OkStatus();
+    });
+    ASSERT_TRUE(device_->Drain().ok());
+  }
+  EXPECT_EQ(wrong_rounds, 0);
+}
+
 }  // namespace megatrain

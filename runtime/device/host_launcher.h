@@ -19,6 +19,8 @@ class HostLauncher final : public Launcher {
   void Fill(void* device, uint8_t byte, int64_t size_bytes) override {
     std::memset(device, byte, size_bytes);
   }
+  void SetMark(int /*mark*/) override {}
+  void AwaitMark(int /*mark*/) override {}
   void* native_stream() override { return nullptr; }
 };
 

@@ -132,8 +132,8 @@ std::vector<std::pair<std::string, int64_t>> HostStore::Bytes(const ModelLayout&
 }
 
 HostStore::~HostStore() {
-  for (const Pinned& pinned : pinned_) {
-    pinned.pinner->Unpin(pinned.data);
+  if (pinner_ != nullptr) {
+    pinned_.UnpinAll(*pinner_);
   }
 }
 
@@ -167,25 +167,23 @@ absl::StatusOr<HostStore::PinReport> HostStore::Pin(PagePinner& pinner,
                                                     std::span<const Plane> planes,
                                                     const ByteProgress& progress,
                                                     int64_t chunk_bytes) {
-  MT_CHECK(!options_.protect_idle_units);
+  MT_CHECK(!options_.protect_idle_units && pinner_ == nullptr);
+  pinner_ = &pinner;
   PinReport report;
   for (const Plane plane : planes) {
     for (int unit = 0; unit < unit_count(); ++unit) {
-      report.requested_bytes += arena(plane).size_bytes(unit);
+      report.requested_bytes += owns(unit) ? arena(plane).size_bytes(unit) : 0;
     }
   }
   TellingPinner telling(pinner, report.requested_bytes, progress);
   for (const Plane plane : planes) {
-    PinnedRanges ranges;
-    if (report.refusal.ok()) {
-      report.refusal = PinArena(telling, arena(plane), chunk_bytes, ranges);
-    }
-    report.pinned_bytes += ranges.size_bytes;
-    for (void* const data : ranges.first_bytes) {
-      pinned_.push_back({&pinner, data});
+    if (pin_refusal_.ok()) {
+      pin_refusal_ = PinArena(telling, arena(plane), chunk_bytes, pinned_);
     }
   }
   MT_RETURN_IF_ERROR(telling.stop());
+  report.pinned_bytes = pinned_.size_bytes();
+  report.refusal = pin_refusal_;
   return report;
 }
 
@@ -202,10 +200,11 @@ HostStore::Access HostStore::BeginAccess(int unit) {
 }
 
 HostStore::Access HostStore::OpenUnit(int unit) {
-  if (++access_counts_[unit] == 1 && options_.protect_idle_units) {
-    SetProtection(unit, PROT_READ | PROT_WRITE);
+  const int shown = arenas_.front()->shown(unit);
+  if (++access_counts_[shown] == 1 && options_.protect_idle_units) {
+    SetProtection(shown, PROT_READ | PROT_WRITE);
   }
-  return Access(this, unit);
+  return Access(this, shown);
 }
 
 void HostStore::EndAccess(int unit) {

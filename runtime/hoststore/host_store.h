@@ -31,8 +31,8 @@ class HostStore {
     int gradient_bytes = 4;           // of an element: 4 is fp32, 2 is bf16
     bool protect_idle_units = false;  // no page can be read or written outside an Access
 
-    // Above 0: only the first so many decoder layers have memory, and later ones show theirs in
-    // turn. For measuring the speed of a model larger than memory; nothing can be learnt so.
+    // Above 0: only the first so many decoder layers have memory, and later ones are these in turn.
+    // For measuring the speed of a model larger than memory; nothing can be learnt so.
     int fold_layers = 0;
   };
 
@@ -62,7 +62,7 @@ class HostStore {
 
   // Pins whole planes, in that order, until one call is refused; what was pinned until then stays
   // so. In calls of at most `chunk_bytes`, or one unit; no unit is divided; `progress` hears of
-  // each. `pinner` outlives the store. Not with protect_idle_units. The only error is that of
+  // each. Once; `pinner` outlives the store. Not with protect_idle_units. The only error is that of
   // `progress`.
   struct PinReport {
     int64_t requested_bytes = 0;
@@ -78,6 +78,14 @@ class HostStore {
   float* moment1(int unit) { return static_cast<float*>(At(Plane::kMoment1, unit)); }
   float* moment2(int unit) { return static_cast<float*>(At(Plane::kMoment2, unit)); }
   void* gradient(int unit) { return At(Plane::kGradient, unit); }  // float or bf16
+
+  // Whether the memory at an address is pinned; and why Pin did not pin all, OK when it did or was
+  // not called.
+  bool pins(const void* address) const { return pinned_.Hold(address); }
+  const absl::Status& pin_refusal() const { return pin_refusal_; }
+
+  // Whether the unit has memory of its own; with fold_layers some have not.
+  bool owns(int unit) const { return arenas_.front()->owns(unit); }
 
   // Whether all of it is zero still: nobody has begun an Access.
   bool untouched() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -110,11 +118,6 @@ class HostStore {
  private:
   static constexpr int kPlaneCount = 5;
 
-  struct Pinned {
-    PagePinner* pinner;
-    void* data;
-  };
-
   HostStore(int unit_count, Options options)
       : options_(options), unit_count_(unit_count), access_counts_(unit_count, 0) {}
 
@@ -127,9 +130,11 @@ class HostStore {
   const Options options_;
   const int unit_count_;
   std::array<std::unique_ptr<PageArena>, kPlaneCount> arenas_;  // a part a unit
-  std::vector<Pinned> pinned_;
+  PagePinner* pinner_ = nullptr;                                // of `pinned_`
+  PinnedRanges pinned_;
+  absl::Status pin_refusal_;
   Mutex mutex_;
-  std::vector<int> access_counts_ ABSL_GUARDED_BY(mutex_);
+  std::vector<int> access_counts_ ABSL_GUARDED_BY(mutex_);  // of units that have memory
   bool untouched_ ABSL_GUARDED_BY(mutex_) = true;
 };
 

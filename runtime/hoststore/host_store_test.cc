@@ -285,14 +285,19 @@ TEST(HostStoreTest, PinsPlanesInChunksOfWholeUnits) {
   EXPECT_TRUE(pinner.open.empty());
 }
 
-TEST(HostStoreTest, APieceOfFoldedMemoryIsPinnedByItself) {
+TEST(HostStoreTest, FoldedMemoryIsPinnedOnce) {
   NotingPinner pinner(int64_t{1} << 40);
   auto store = Make(LayersOf(5, 4096), {.fold_layers = 2});
   constexpr HostStore::Plane kOne[] = {HostStore::Plane::kHi};
-  const auto report = store->Pin(pinner, kOne, /*progress=*/{});
+  const auto report = store->Pin(pinner, kOne, /*progress=*/{}, 2 * 8192);
   ASSERT_TRUE(report.ok()) << report.status();
-  EXPECT_EQ(report->pinned_bytes, 7 * 8192);
-  EXPECT_THAT(pinner.open, ElementsAre(store->hi(0), store->hi(3), store->hi(5), store->hi(6)));
+  EXPECT_EQ(report->requested_bytes, 4 * 8192);
+  EXPECT_EQ(report->pinned_bytes, 4 * 8192);
+  EXPECT_THAT(pinner.open, ElementsAre(store->hi(0), store->hi(2)));
+  for (int unit = 0; unit < 7; ++unit) {
+    EXPECT_TRUE(store->pins(store->hi(unit) + 4095)) << unit;
+    EXPECT_FALSE(store->pins(store->lo(unit))) << unit;
+  }
 }
 
 TEST(HostStoreTest, ARefusedPinKeepsWhatWasPinned) {
@@ -302,6 +307,9 @@ TEST(HostStoreTest, ARefusedPinKeepsWhatWasPinned) {
     const auto report = store->Pin(pinner, kTransferred, /*progress=*/{}, 2 * 8192);
     ASSERT_TRUE(report.ok()) << report.status();
     EXPECT_EQ(report->refusal.message(), "limit");
+    EXPECT_EQ(store->pin_refusal(), report->refusal);
+    EXPECT_TRUE(store->pins(store->hi(1)));
+    EXPECT_FALSE(store->pins(store->hi(2)));
     EXPECT_EQ(report->pinned_bytes, 2 * 8192);
     EXPECT_EQ(report->requested_bytes, 5 * (8192 + 16384));
     EXPECT_EQ(pinner.open.size(), 1u);

@@ -39,18 +39,19 @@ PageArena::PageArena(std::vector<Part> parts) : parts_(std::move(parts)) {
     const int shown = parts_[part].shows;
     MT_CHECK(shown <= part && parts_[shown].shows == shown);
     MT_CHECK(parts_[shown].size_bytes == parts_[part].size_bytes);
-    offsets_.push_back(size_bytes_);
-    size_bytes_ += parts_[part].size_bytes;
-    memory_offsets_.push_back(owns(part) ? memory_bytes_ : memory_offsets_[shown]);
-    memory_bytes_ += owns(part) ? parts_[part].size_bytes : 0;
+    offsets_.push_back(owns(part) ? size_bytes_ : offsets_[shown]);
+    size_bytes_ += owns(part) ? parts_[part].size_bytes : 0;
   }
   MT_CHECK(size_bytes_ > 0);
 }
 
 absl::StatusOr<std::unique_ptr<PageArena>> PageArena::Map(std::vector<Part> parts, int protection) {
   auto arena = std::unique_ptr<PageArena>(new PageArena(std::move(parts)));
-  const bool shares = arena->memory_bytes_ < arena->size_bytes_;
-  MT_RETURN_IF_ERROR(shares ? arena->MapSharedMemory(protection) : arena->MapOwnMemory(protection));
+  void* data = mmap(nullptr, arena->size_bytes_, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (data == MAP_FAILED) {
+    return NoRoom(arena->size_bytes_);
+  }
+  arena->data_ = static_cast<char*>(data);
   // Huge pages are a matter of speed: a kernel without them refuses, and nothing is lost.
   madvise(arena->data_, arena->size_bytes_, MADV_HUGEPAGE);
   MT_CHECK(madvise(arena->data_, arena->size_bytes_, MADV_DONTFORK) == 0);
@@ -58,44 +59,10 @@ absl::StatusOr<std::unique_ptr<PageArena>> PageArena::Map(std::vector<Part> part
   return arena;
 }
 
-absl::Status PageArena::MapOwnMemory(int protection) {
-  void* data = mmap(nullptr, size_bytes_, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (data == MAP_FAILED) {
-    return NoRoom(size_bytes_);
-  }
-  data_ = static_cast<char*>(data);
-  return absl::OkStatus();
-}
-
-absl::Status PageArena::MapSharedMemory(int protection) {
-  const int file = memfd_create("megatrain host store", MFD_CLOEXEC);
-  if (file < 0 || ftruncate(file, memory_bytes_) != 0) {
-    close(file);
-    return NoRoom(memory_bytes_);
-  }
-  void* range =
-      mmap(nullptr, size_bytes_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  bool mapped = range != MAP_FAILED;
-  if (mapped) {
-    data_ = static_cast<char*>(range);
-  }
-  for (int part = 0; mapped && part < part_count(); ++part) {
-    mapped = mmap(data(part), size_bytes(part), protection, MAP_SHARED | MAP_FIXED, file,
-                  memory_offsets_[part]) != MAP_FAILED;
-  }
-  const absl::Status status = mapped ? absl::OkStatus() : NoRoom(size_bytes_);
-  close(file);  // the mappings hold the memory
-  return status;
-}
-
 PageArena::~PageArena() {
   if (data_ != nullptr) {
     munmap(data_, size_bytes_);
   }
-}
-
-bool PageArena::continues(int part) const {
-  return part > 0 && memory_offsets_[part] == memory_offsets_[part - 1] + size_bytes(part - 1);
 }
 
 void PageArena::Protect(int part, int protection) {
@@ -131,8 +98,7 @@ int64_t PageArena::HugePageBytes(std::span<PageArena* const> arenas) {
     if (std::sscanf(line.c_str(), "%lx-%lx ", &begin, &end) == 2) {
       here = std::any_of(arenas.begin(), arenas.end(),
                          [begin](const PageArena* arena) { return arena->holds(begin); });
-    } else if (here && (std::sscanf(line.c_str(), "AnonHugePages: %" SCNd64, &kilobytes) == 1 ||
-                        std::sscanf(line.c_str(), "ShmemPmdMapped: %" SCNd64, &kilobytes) == 1)) {
+    } else if (here && std::sscanf(line.c_str(), "AnonHugePages: %" SCNd64, &kilobytes) == 1) {
       huge_bytes += kilobytes << 10;
     }
   }

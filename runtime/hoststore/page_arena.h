@@ -12,8 +12,8 @@
 namespace megatrain {
 
 // One range of pages, zero at first, that is never copied by fork and never in a core dump. It is
-// divided into parts of whole pages; a part may show the memory of an earlier one. The system gives
-// a page its memory when it is first touched, a huge page where it can. Thread-safe.
+// divided into parts of whole pages; a part may be an earlier one under another number. The system
+// gives a page its memory when it is first touched, a huge page where it can. Thread-safe.
 class PageArena {
  public:
   struct Part {
@@ -32,11 +32,10 @@ class PageArena {
   int64_t size_bytes(int part) const { return parts_[part].size_bytes; }
   int part_count() const { return static_cast<int>(parts_.size()); }
 
-  // Whether the part has memory of its own.
-  bool owns(int part) const { return parts_[part].shows == part; }
-
-  // Whether the part's memory follows that of the part before it.
-  bool continues(int part) const;
+  // Whether the part has memory of its own, which follows that of the parts before it; else it is
+  // part shown(part).
+  bool owns(int part) const { return shown(part) == part; }
+  int shown(int part) const { return parts_[part].shows; }
 
   // `protection` as for mprotect.
   void Protect(int part, int protection);
@@ -52,15 +51,11 @@ class PageArena {
  private:
   explicit PageArena(std::vector<Part> parts);
 
-  absl::Status MapOwnMemory(int protection);
-  absl::Status MapSharedMemory(int protection);
   bool holds(uintptr_t address) const;
 
   const std::vector<Part> parts_;
-  std::vector<int64_t> offsets_;         // of each part in the range
-  std::vector<int64_t> memory_offsets_;  // of each part's memory among all that there is
-  int64_t size_bytes_ = 0;               // of the range
-  int64_t memory_bytes_ = 0;             // that there is; less when parts share it
+  std::vector<int64_t> offsets_;  // of each part in the range
+  int64_t size_bytes_ = 0;        // of the range
   char* data_ = nullptr;
 };
 

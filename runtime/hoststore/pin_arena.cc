@@ -1,28 +1,58 @@
 #include "runtime/hoststore/pin_arena.h"
 
+#include <cstdint>
+
 #include "runtime/base/status_macros.h"
 
 namespace megatrain {
 
-// A chunk holds only parts whose memory is one piece: not each system can pin a range that consists
-// of several mappings.
+void PinnedRanges::UnpinAll(PagePinner& pinner) {
+  for (const Range& range : ranges_) {
+    pinner.Unpin(range.data);
+  }
+  ranges_.clear();
+}
+
+bool PinnedRanges::Hold(const void* address) const {
+  const auto at = reinterpret_cast<uintptr_t>(address);
+  for (const Range& range : ranges_) {
+    const auto first = reinterpret_cast<uintptr_t>(range.data);
+    if (first <= at && at - first < static_cast<uintptr_t>(range.size_bytes)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+int64_t PinnedRanges::size_bytes() const {
+  int64_t total = 0;
+  for (const Range& range : ranges_) {
+    total += range.size_bytes;
+  }
+  return total;
+}
+
 absl::Status PinArena(PagePinner& pinner, const PageArena& arena, int64_t chunk_bytes,
                       PinnedRanges& ranges) {
-  for (int first = 0; first < arena.part_count();) {
-    int64_t size_bytes = arena.size_bytes(first);
-    int next = first + 1;
-    while (next < arena.part_count() && arena.continues(next) &&
-           size_bytes + arena.size_bytes(next) <= chunk_bytes) {
-      size_bytes += arena.size_bytes(next++);
+  char* data = nullptr;
+  int64_t size_bytes = 0;
+  const auto pin = [&] {
+    const absl::Status status = size_bytes > 0 ? pinner.Pin(data, size_bytes) : absl::OkStatus();
+    if (status.ok() && size_bytes > 0) {
+      ranges.Add(data, size_bytes);
     }
-    if (size_bytes > 0) {
-      MT_RETURN_IF_ERROR(pinner.Pin(arena.data(first), size_bytes));
-      ranges.first_bytes.push_back(arena.data(first));
-      ranges.size_bytes += size_bytes;
+    size_bytes = 0;
+    return status;
+  };
+  for (int part = 0; part < arena.part_count(); ++part) {
+    const int64_t part_bytes = arena.owns(part) ? arena.size_bytes(part) : 0;
+    if (size_bytes + part_bytes > chunk_bytes) {
+      MT_RETURN_IF_ERROR(pin());
     }
-    first = next;
+    data = size_bytes == 0 ? arena.data(part) : data;
+    size_bytes += part_bytes;
   }
-  return absl::OkStatus();
+  return pin();
 }
 
 }  // namespace megatrain

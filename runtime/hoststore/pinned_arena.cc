@@ -41,21 +41,22 @@ int64_t PinnedArena::Bytes(std::span<const int64_t> part_bytes) {
 }
 
 absl::StatusOr<std::unique_ptr<PinnedArena>> PinnedArena::Create(
-    std::span<const int64_t> part_bytes, int threads, PagePinner* pinner) {
+    std::span<const int64_t> part_bytes, int threads, PagePinner* pinner,
+    const ByteProgress& progress, int64_t chunk_bytes) {
   MT_ASSIGN_OR_RETURN(std::unique_ptr<PageArena> pages,
                       PageArena::Map(Parts(part_bytes), PROT_READ | PROT_WRITE));
   auto arena = std::unique_ptr<PinnedArena>(new PinnedArena(std::move(pages), pinner));
   const std::array arenas = {arena->arena_.get()};
-  MT_RETURN_IF_ERROR(PopulatePages(arenas, threads, /*progress=*/{}).status());
+  MT_RETURN_IF_ERROR(PopulatePages(arenas, threads, progress).status());
   if (pinner != nullptr) {
-    MT_RETURN_IF_ERROR(PinArena(*pinner, *arena->arena_, kPinChunkBytes, arena->pinned_));
+    arena->refusal_ = PinArena(*pinner, *arena->arena_, chunk_bytes, arena->pinned_);
   }
   return arena;
 }
 
 PinnedArena::~PinnedArena() {
-  for (void* const data : pinned_.first_bytes) {
-    pinner_->Unpin(data);
+  if (pinner_ != nullptr) {
+    pinned_.UnpinAll(*pinner_);
   }
 }
 

@@ -6,7 +6,9 @@
 #include <memory>
 #include <span>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "runtime/base/byte_progress.h"
 #include "runtime/hoststore/page_arena.h"
 #include "runtime/hoststore/page_pinner.h"
 #include "runtime/hoststore/pin_arena.h"
@@ -19,11 +21,14 @@ namespace megatrain {
 // dump.
 class PinnedArena {
  public:
-  // `part_bytes` may have zeros but not alone. Faults pages in with so many threads. `pinner`
-  // outlives the arena; nullptr where the device is the host. RESOURCE_EXHAUSTED when the system
-  // has no room, or does not pin so much.
+  // `part_bytes` may have zeros but not alone. Faults pages in with so many threads, of which
+  // `progress` hears. `pinner` outlives the arena; nullptr: nothing is pinned. What it refuses
+  // stays pageable, see refusal(). RESOURCE_EXHAUSTED when the system has no room; errors of
+  // `progress`.
   static absl::StatusOr<std::unique_ptr<PinnedArena>> Create(std::span<const int64_t> part_bytes,
-                                                             int threads, PagePinner* pinner);
+                                                             int threads, PagePinner* pinner,
+                                                             const ByteProgress& progress,
+                                                             int64_t chunk_bytes = kPinChunkBytes);
 
   // What Create takes.
   static int64_t Bytes(std::span<const int64_t> part_bytes);
@@ -34,6 +39,12 @@ class PinnedArena {
 
   std::byte* data(int part) const { return reinterpret_cast<std::byte*>(arena_->data(part)); }
 
+  // Whether the memory at an address is pinned, how much is, and why not all: OK when all is, or
+  // there is no pinner.
+  bool pins(const void* address) const { return pinned_.Hold(address); }
+  int64_t pinned_bytes() const { return pinned_.size_bytes(); }
+  const absl::Status& refusal() const { return refusal_; }
+
  private:
   PinnedArena(std::unique_ptr<PageArena> arena, PagePinner* pinner)
       : arena_(std::move(arena)), pinner_(pinner) {}
@@ -41,6 +52,7 @@ class PinnedArena {
   const std::unique_ptr<PageArena> arena_;
   PagePinner* const pinner_;
   PinnedRanges pinned_;
+  absl::Status refusal_;
 };
 
 }  // namespace megatrain

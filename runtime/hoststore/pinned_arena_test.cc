@@ -45,10 +45,12 @@ TEST(PinnedArenaTest, PartsAreApartWritableAndPinnedUntilTheEnd) {
   const std::vector<int64_t> sizes = {0, 3 * kPage, 0, 100, 2 * kPage + 1, 0};
   CountingPinner pinner(1 << 30);
   {
-    const auto arena = PinnedArena::Create(sizes, /*threads=*/2, &pinner);
+    const auto arena = PinnedArena::Create(sizes, /*threads=*/2, &pinner, /*progress=*/{});
     ASSERT_TRUE(arena.ok()) << arena.status();
     EXPECT_EQ(PinnedArena::Bytes(sizes), (3 + 1 + 3) * kPage);
     EXPECT_EQ(pinner.pinned_bytes(), PinnedArena::Bytes(sizes));
+    EXPECT_EQ((*arena)->pinned_bytes(), PinnedArena::Bytes(sizes));
+    EXPECT_TRUE((*arena)->refusal().ok());
     for (size_t part = 0; part < sizes.size(); ++part) {
       std::memset((*arena)->data(static_cast<int>(part)), static_cast<int>(part) + 1, sizes[part]);
     }
@@ -62,17 +64,42 @@ TEST(PinnedArenaTest, PartsAreApartWritableAndPinnedUntilTheEnd) {
   EXPECT_EQ(pinner.pinned_bytes(), 0);
 }
 
-TEST(PinnedArenaTest, ARefusalIsAnErrorAndLeavesNothingPinned) {
-  CountingPinner pinner(2 * kPage);
-  const std::vector<int64_t> sizes = {3 * kPage};
-  EXPECT_EQ(PinnedArena::Create(sizes, 1, &pinner).status().code(),
-            absl::StatusCode::kResourceExhausted);
+TEST(PinnedArenaTest, WhatIsRefusedStaysPageable) {
+  CountingPinner pinner(3 * kPage);
+  const std::vector<int64_t> sizes = {2 * kPage, kPage, 2 * kPage, kPage};
+  {
+    const auto arena =
+        PinnedArena::Create(sizes, 1, &pinner, /*progress=*/{}, /*chunk_bytes=*/3 * kPage);
+    ASSERT_TRUE(arena.ok()) << arena.status();
+    EXPECT_EQ((*arena)->refusal().message(), "enough is pinned");
+    EXPECT_EQ((*arena)->pinned_bytes(), 3 * kPage);
+    EXPECT_TRUE((*arena)->pins((*arena)->data(0)));
+    EXPECT_TRUE((*arena)->pins((*arena)->data(1) + kPage - 1));
+    EXPECT_FALSE((*arena)->pins((*arena)->data(2)));
+    EXPECT_FALSE((*arena)->pins((*arena)->data(3)));
+    std::memset((*arena)->data(3), 1, kPage);
+  }
   EXPECT_EQ(pinner.pinned_bytes(), 0);
 }
 
-TEST(PinnedArenaTest, NeedsNoPinnerWhereTheDeviceIsTheHost) {
+TEST(PinnedArenaTest, NeedsNoPinnerAndTellsHowFarItIs) {
+  const std::vector<int64_t> sizes = {kPage, 2 * kPage};
+  int64_t done_bytes = 0;
+  const auto arena = PinnedArena::Create(sizes, 1, nullptr, [&](int64_t done, int64_t all) {
+    EXPECT_EQ(all, 3 * kPage);
+    done_bytes = done;
+    return absl::OkStatus();
+  });
+  ASSERT_TRUE(arena.ok()) << arena.status();
+  EXPECT_EQ(done_bytes, 3 * kPage);
+  EXPECT_FALSE((*arena)->pins((*arena)->data(0)));
+  EXPECT_TRUE((*arena)->refusal().ok());
+}
+
+TEST(PinnedArenaTest, WhoHearsOfProgressCanEndTheWork) {
   const std::vector<int64_t> sizes = {kPage};
-  EXPECT_TRUE(PinnedArena::Create(sizes, 1, nullptr).ok());
+  const auto stop = [](int64_t, int64_t) { return absl::CancelledError("stop"); };
+  EXPECT_EQ(PinnedArena::Create(sizes, 1, nullptr, stop).status(), absl::CancelledError("stop"));
 }
 
 }  // namespace

@@ -11,6 +11,13 @@
 
 namespace megatrain {
 
+// How copies reach host memory.
+enum class PinMode {
+  kAuto,   // pins what they touch, in place; what the system refuses goes through slabs
+  kFull,   // pins it, or fails
+  kSlabs,  // leaves it pageable: all goes through a few pinned slabs that threads fill and empty
+};
+
 // A placement: decides memory and speed, never a bit of the result.
 struct PipelineOptions {
   MicroBatchOrder order = MicroBatchOrder::kLayerMajor;
@@ -44,6 +51,7 @@ struct PipelineOptions {
   // learnt.
   int fold_stash_layers = 0;
 
+  PinMode pin = PinMode::kAuto;
   ComputeDtype compute_dtype = ComputeDtype::kFloat32;
   int64_t max_micro_batch_tokens = 0;
   int64_t max_step_tokens = 0;  // of all micro-batches of a step

@@ -80,7 +80,7 @@ std::string Describe(const Placement& p) {
          " kept there " +
          std::to_string(std::count(p.kept_on_host.begin(), p.kept_on_host.end(), true)) +
          " by micro-batch " + std::to_string(!p.kept_places.empty()) + " stash slots " +
-         std::to_string(p.stash_slots);
+         std::to_string(p.stash_slots) + " pin " + std::to_string(static_cast<int>(p.pin));
 }
 
 Placement RandomPlacement(std::mt19937& random) {
@@ -92,7 +92,8 @@ Placement RandomPlacement(std::mt19937& random) {
                  .weight_slots = draw(1, 4),
                  .gradient_slots = draw(1, 4),
                  .threads = draw(1, 2),
-                 .stash_slots = draw(1, 6)};
+                 .stash_slots = draw(1, 6),
+                 .pin = draw(0, 1) == 1 ? PinMode::kSlabs : PinMode::kAuto};
   for (int m = 0; m < kSmallMicroBatches && draw(0, 1) == 1; ++m) {
     p.kept_places.resize(kSmallMicroBatches);
     p.kept_places[m] = static_cast<KeptPlace>(draw(0, 2));
@@ -125,6 +126,11 @@ std::vector<Placement> AllPlacements() {
       }
       AddStashing(tied, dtype, placements);
     }
+  }
+  const size_t count = placements.size();
+  for (size_t i = 0; i < count; i += 5) {  // some of each kind through slabs too
+    placements.push_back(placements[i]);
+    placements.back().pin = PinMode::kSlabs;
   }
   return placements;
 }

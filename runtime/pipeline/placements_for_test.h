@@ -29,6 +29,7 @@ struct Placement {
   std::vector<KeptPlace> kept_places = {};
   int stash_slots = 1;
   int fold_stash_layers = 0;
+  PinMode pin = PinMode::kAuto;
 };
 
 std::string Describe(const Placement& p);

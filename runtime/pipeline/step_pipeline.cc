@@ -1,12 +1,15 @@
 #include "runtime/pipeline/step_pipeline.h"
 
 #include <algorithm>
+#include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/check.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/pipeline/device_memory.h"
 #include "runtime/pipeline/device_update.h"
+#include "runtime/pipeline/slab_pool.h"
 
 namespace megatrain {
 namespace {
@@ -60,7 +63,7 @@ absl::StatusOr<std::unique_ptr<StepPipeline>> StepPipeline::Create(const Parts& 
   MT_CHECK(parts.store.unit_count() == static_cast<int>(layout.units.size()));
   auto pipeline = std::unique_ptr<StepPipeline>(new StepPipeline(parts, layout, options));
   MT_RETURN_IF_ERROR(CheckTemplates(parts.templates, options));
-  MT_RETURN_IF_ERROR(pipeline->Allocate());
+  MT_RETURN_IF_ERROR(pipeline->Allocate(parts.progress));
   pipeline->executor_.Enqueue(
       StreamKind::kHostToDevice, "states to the device",
       [&pipeline = *pipeline](Launcher& launcher) { return pipeline.BringStates(launcher); });
@@ -68,17 +71,59 @@ absl::StatusOr<std::unique_ptr<StepPipeline>> StepPipeline::Create(const Parts& 
   return pipeline;
 }
 
-absl::Status StepPipeline::Allocate() {
+absl::Status StepPipeline::Allocate(const ByteProgress& progress) {
   MT_ASSIGN_OR_RETURN(arena_, device_.Allocate(state_.map.bytes.total()));
   MT_ASSIGN_OR_RETURN(host_results_, device_.AllocateHost(state_.results_layout.size_bytes()));
-  if (!state_.map.host_parts.empty()) {
-    MT_ASSIGN_OR_RETURN(
-        state_.host_activations,
-        PinnedArena::Create(state_.map.host_parts, state_.pool.thread_count(), pinner_));
-  }
   state_.device = arena_->data();
   state_.host_results = host_results_->data();
+  MT_RETURN_IF_ERROR(AllocateSlabs());
+  if (!state_.map.host_parts.empty()) {
+    PagePinner* const pinner = state_.options.pin == PinMode::kSlabs ? nullptr : pinner_;
+    MT_ASSIGN_OR_RETURN(
+        state_.host_activations,
+        PinnedArena::Create(state_.map.host_parts, state_.pool.thread_count(), pinner, progress));
+  }
+  absl::Status refusal = state_.store.pin_refusal();
+  refusal.Update(host_activations().refusal);
+  if (state_.options.pin == PinMode::kAuto && refusal.ok()) {
+    state_.slabs.reset();
+  }
+  return state_.options.pin == PinMode::kFull && !refusal.ok()
+             ? absl::Status(refusal.code(),
+                            absl::StrCat(std::string(refusal.message()),
+                                         "; with placement.pin auto or slabs the job would go on"))
+             : absl::OkStatus();
+}
+
+// Before anything else that may be refused, so that slabs are there when it is. Without them the
+// driver finds a way of its own, a slower one: that ends no job which leaves the choice open.
+absl::Status StepPipeline::AllocateSlabs() {
+  const PinMode pin = state_.options.pin;
+  const bool may_need = pin == PinMode::kAuto && pinner_ != nullptr &&
+                        !(state_.store.pin_refusal().ok() && state_.map.host_parts.empty());
+  if (pin != PinMode::kSlabs && !may_need) {
+    return absl::OkStatus();
+  }
+  auto slabs = SlabPool::Create(device_, state_.layout, state_.pool.thread_count());
+  if (!slabs.ok()) {
+    return pin == PinMode::kSlabs ? slabs.status() : absl::OkStatus();
+  }
+  state_.slabs = *std::move(slabs);
   return absl::OkStatus();
+}
+
+int64_t StepPipeline::host_bytes() const {
+  return PinnedArena::Bytes(state_.map.host_parts) +
+         (uses_slabs() ? SlabPool::Bytes(state_.layout) : 0);
+}
+
+StepPipeline::HostActivations StepPipeline::host_activations() const {
+  if (state_.host_activations == nullptr) {
+    return {};
+  }
+  return {.size_bytes = PinnedArena::Bytes(state_.map.host_parts),
+          .pinned_bytes = state_.host_activations->pinned_bytes(),
+          .refusal = state_.host_activations->refusal()};
 }
 
 StepPipeline::StepPipeline(const Parts& parts, const ModelLayout& layout,
@@ -138,28 +183,31 @@ absl::Status StepPipeline::WaitForUpdates() { return device_.Drain(); }
 
 absl::Status StepPipeline::Drain() {
   MT_RETURN_IF_ERROR(WaitForUpdates());
-  executor_.Enqueue(StreamKind::kDeviceToHost, "states to the host", [this](Launcher& launcher) {
-    FetchStates(launcher);
-    return absl::OkStatus();
-  });
+  executor_.Enqueue(StreamKind::kDeviceToHost, "states to the host",
+                    [this](Launcher& launcher) { return FetchStates(launcher); });
   return device_.Drain();
 }
 
 absl::Status StepPipeline::BringStates(Launcher& launcher) {
-  for (int unit = 0; unit <= state_.layout.head_unit(); ++unit) {
-    if (state_.options.on_device(unit)) {
-      MT_RETURN_IF_ERROR(BringState(state_, unit, launcher));
+  return state_.WithSlabs(StreamKind::kHostToDevice, launcher, [this](Launcher& copying) {
+    for (int unit = 0; unit <= state_.layout.head_unit(); ++unit) {
+      if (state_.options.on_device(unit)) {
+        MT_RETURN_IF_ERROR(BringState(state_, unit, copying));
+      }
     }
-  }
-  return absl::OkStatus();
+    return absl::OkStatus();
+  });
 }
 
-void StepPipeline::FetchStates(Launcher& launcher) {
-  for (int unit = 0; unit <= state_.layout.head_unit(); ++unit) {
-    if (state_.options.on_device(unit)) {
-      FetchState(state_, unit, launcher);
+absl::Status StepPipeline::FetchStates(Launcher& launcher) {
+  return state_.WithSlabs(StreamKind::kDeviceToHost, launcher, [this](Launcher& copying) {
+    for (int unit = 0; unit <= state_.layout.head_unit(); ++unit) {
+      if (state_.options.on_device(unit)) {
+        FetchState(state_, unit, copying);
+      }
     }
-  }
+    return absl::OkStatus();
+  });
 }
 
 std::array<StreamFigures, kStreamCount> StepPipeline::Figures() const {

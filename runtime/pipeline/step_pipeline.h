@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "runtime/base/byte_progress.h"
 #include "runtime/config/model_layout.h"
 #include "runtime/device/device.h"
 #include "runtime/device/device_math.h"
@@ -50,12 +51,13 @@ class StepPipeline {
     ModelTemplates& templates;
     OptimizerPool& pool;
     PagePinner* pinner = nullptr;  // of that device; nullptr where it is the host
+    ByteProgress progress = {};    // of giving activations on the host their memory
   };
 
   // Takes all device memory, and all that activations need on the host, at once, and copies there
   // what is to stay: the store's weights and moments must be there by now. INVALID_ARGUMENT when an
   // option is not positive or below what the templates need, RESOURCE_EXHAUSTED when device or host
-  // have not that much.
+  // have not that much, or do not pin it where the options say that they must.
   static absl::StatusOr<std::unique_ptr<StepPipeline>> Create(const Parts& parts,
                                                               const ModelLayout& layout,
                                                               const PipelineOptions& options);
@@ -91,7 +93,19 @@ class StepPipeline {
 
   // Device memory in use, and host memory beside the store, all of it taken by Create.
   int64_t device_bytes() const { return state_.map.bytes.total(); }
-  int64_t host_bytes() const { return PinnedArena::Bytes(state_.map.host_parts); }
+  int64_t host_bytes() const;
+
+  // Host memory for activations, how much of it is pinned, and why not all: OK when all is, or the
+  // options leave it pageable.
+  struct HostActivations {
+    int64_t size_bytes = 0;
+    int64_t pinned_bytes = 0;
+    absl::Status refusal;
+  };
+  HostActivations host_activations() const;
+
+  // Whether copies go through slabs, some or all.
+  bool uses_slabs() const { return state_.slabs != nullptr; }
 
   // By StreamKind; cumulative since Create.
   std::array<StreamFigures, kStreamCount> Figures() const;
@@ -102,10 +116,11 @@ class StepPipeline {
  private:
   StepPipeline(const Parts& parts, const ModelLayout& layout, const PipelineOptions& options);
 
-  absl::Status Allocate();
+  absl::Status Allocate(const ByteProgress& progress);
+  absl::Status AllocateSlabs();
   // Copies what stays on the device of every unit there, or back to the store.
   absl::Status BringStates(Launcher& launcher);
-  void FetchStates(Launcher& launcher);
+  absl::Status FetchStates(Launcher& launcher);
   absl::Status CheckMicroBatches(std::span<const MicroBatch> micro_batches) const;
   absl::Status PrepareMicroBatches(std::span<const MicroBatch> micro_batches);
   absl::StatusOr<const Schedule*> ScheduleFor(int micro_batch_count, bool forward_only);

@@ -20,6 +20,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/device/cpu_device.h"
 #include "runtime/device/virtual_device.h"
+#include "runtime/hoststore/page_pinner.h"
 #include "runtime/hoststore/split_float.h"
 #include "runtime/pipeline/counting_templates.h"
 #include "runtime/pipeline/host_math.h"
@@ -46,13 +47,13 @@ Clock& TestClock() {
 
 // A pipeline with all that it stands on.
 struct Rig {
-  explicit Rig(const Placement& p, std::unique_ptr<Device> device_in)
+  explicit Rig(const Placement& p, std::unique_ptr<Device> device_in, PagePinner* pinner = nullptr)
       : layout(SmallLayout(p.tied)),
         device(std::move(device_in)),
         store(SmallStore(layout, p.dtype)),
         templates(layout, p.dtype),
         pool(p.threads) {
-    auto created = StepPipeline::Create({*device, math, *store, templates, pool}, layout,
+    auto created = StepPipeline::Create({*device, math, *store, templates, pool, pinner}, layout,
                                         {.order = p.order,
                                          .weight_slot_count = p.weight_slots,
                                          .gradient_slot_count = p.gradient_slots,
@@ -66,6 +67,7 @@ struct Rig {
                                          .kept_places = p.kept_places,
                                          .stash_slot_count = p.stash_slots,
                                          .fold_stash_layers = p.fold_stash_layers,
+                                         .pin = p.pin,
                                          .compute_dtype = p.dtype,
                                          .max_micro_batch_tokens = kSmallMicroBatchTokens,
                                          .max_step_tokens = kSmallStepTokens,
@@ -183,6 +185,45 @@ TEST(StepPipelineTest, AnyMixOfActivationsOnTheHostGivesTheSameBits) {
     SCOPED_TRACE(Describe(placement) + " seed " + std::to_string(seed));
     Rig rig(placement, std::make_unique<VirtualDevice>(seed));
     ExpectEqual(rig.Train(steps, /*ahead=*/i % 3), expected[{placement.tied, placement.dtype}]);
+  }
+}
+
+// Takes so many calls and refuses all others.
+class RefusingPinner final : public PagePinner {
+ public:
+  explicit RefusingPinner(int limit) : limit_(limit) {}
+
+  absl::Status Pin(void*, int64_t) override {
+    if (open_ == limit_) {
+      return absl::ResourceExhaustedError("full");
+    }
+    ++open_;
+    return absl::OkStatus();
+  }
+  void Unpin(void*) override { --open_; }
+
+ private:
+  const int limit_;
+  int open_ = 0;
+};
+
+TEST(StepPipelineTest, ActivationsThatAreNotPinnedGoThroughSlabs) {
+  const std::vector<SmallStep> steps = SmallSteps(/*seed=*/15, 4);
+  const Placement placement = {.keep = std::vector<KeepLevel>(6, KeepLevel::kAll),
+                               .boundary_on_host = std::vector<bool>(6, true),
+                               .kept_on_host = std::vector<bool>(6, true),
+                               .stash_slots = 2};
+  const SmallOutcome expected = TrainInPlainLoops(placement.tied, placement.dtype, steps);
+  for (const int limit : {0, 1}) {
+    RefusingPinner pinner(limit);
+    Rig rig(placement, std::make_unique<CpuDevice>(TestClock()), &pinner);
+    const StepPipeline::HostActivations host = rig.pipeline->host_activations();
+    EXPECT_EQ(host.refusal.ok(), limit == 1);
+    EXPECT_GT(host.size_bytes, 0);
+    EXPECT_EQ(host.pinned_bytes, limit == 1 ? host.size_bytes : 0);
+    EXPECT_EQ(rig.pipeline->uses_slabs(), limit == 0);
+    EXPECT_GE(rig.pipeline->host_bytes(), host.size_bytes);
+    ExpectEqual(rig.Train(steps, /*ahead=*/1), expected);
   }
 }
 

@@ -41,6 +41,12 @@ StepRun::StepRun(PipelineState& state, StepInput input, bool forward_only,
 }
 
 absl::Status StepRun::Run(const Operation& operation, Launcher& launcher) {
+  return state_.WithSlabs(operation.stream, launcher, [this, &operation](Launcher& copying) {
+    return RunThere(operation, copying);
+  });
+}
+
+absl::Status StepRun::RunThere(const Operation& operation, Launcher& launcher) {
   if (operation.clears_gradient && !Overwrites(operation)) {
     ClearGradients(operation, launcher);
   }

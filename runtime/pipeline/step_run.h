@@ -33,6 +33,7 @@ class StepRun final : public OperationRunner {
   std::span<const double> losses() const { return losses_; }  // sums, by micro-batch
 
  private:
+  absl::Status RunThere(const Operation& operation, Launcher& launcher);
   absl::Status Dispatch(const Operation& operation, Launcher& launcher);
   absl::Status LoadWeights(const Operation& operation, Launcher& launcher);
   void CopyActivations(const Operation& operation, Launcher& launcher);

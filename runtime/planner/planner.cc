@@ -13,6 +13,7 @@
 #include "runtime/hoststore/pinned_arena.h"
 #include "runtime/model/cuda_buffers.h"
 #include "runtime/pipeline/device_memory.h"
+#include "runtime/pipeline/slab_pool.h"
 #include "runtime/planner/backend_memory.h"
 #include "runtime/planner/placement.h"
 
@@ -79,6 +80,12 @@ int64_t Sum(const std::vector<MemoryItem>& items) {
   return total;
 }
 
+// Slabs are there when they are asked for, and on a GPU when the system may refuse to pin.
+int64_t SlabBytes(const ModelLayout& layout, const JobShape& shape, Backend backend) {
+  const bool may_need = backend == Backend::kCuda && shape.pin == PinMode::kAuto;
+  return shape.pin == PinMode::kSlabs || may_need ? SlabPool::Bytes(layout) : 0;
+}
+
 // But for the CPU backend's device arena.
 std::vector<MemoryItem> HostItems(const ModelLayout& layout, const JobShape& shape,
                                   const MachineProfile& machine, const TokenCounts& tokens) {
@@ -93,6 +100,9 @@ std::vector<MemoryItem> HostItems(const ModelLayout& layout, const JobShape& sha
   const int64_t validation_bytes =
       shape.validation_row_count > 0 ? DataMemoryBytes(shape.validation_row_count, tokens.step) : 0;
   items.push_back({"data", DataMemoryBytes(shape.row_count, tokens.step) + validation_bytes});
+  if (const int64_t slabs = SlabBytes(layout, shape, machine.backend); slabs > 0) {
+    items.push_back({"pinned_slabs", slabs});
+  }
   return items;
 }
 
@@ -210,6 +220,7 @@ std::vector<MemoryItem> DeviceItems(const ModelLayout& layout, const PipelineOpt
 void Choose(const ModelConfig& config, const JobShape& shape, const TokenCounts& tokens,
             Placement placement, Plan& plan) {
   plan.pipeline = std::move(placement.pipeline);
+  plan.pipeline.pin = shape.pin;
   plan.micro_batch_rows = placement.micro_batch_rows;
   plan.predicted = placement.predicted;
   plan.step = {.rows = shape.batch_rows, .row_tokens = tokens.row};
@@ -245,13 +256,14 @@ Plan PlanMemory(const ModelConfig& config, const JobShape& shape, const MachineP
   } else {
     plan.device_available_bytes = Limited(machine.device_memory_bytes, shape.device_limit_bytes);
     const int64_t gradients = GradientsForDevice(machine, plan);
-    Choose(
-        config, shape, tokens,
-        ChooseOnGpu(config, layout, shape, machine.speeds, tokens,
-                    {plan.device_available_bytes - gradients,
-                     std::max<int64_t>(plan.host_available_bytes - Sum(plan.host) + gradients, 0)},
-                    smallest),
-        plan);
+    Choose(config, shape, tokens,
+           ChooseOnGpu(
+               config, layout, shape,
+               shape.pin == PinMode::kSlabs ? ThroughSlabs(machine.speeds) : machine.speeds, tokens,
+               {plan.device_available_bytes - gradients,
+                std::max<int64_t>(plan.host_available_bytes - Sum(plan.host) + gradients, 0)},
+               smallest),
+           plan);
     plan.device = DeviceItems(layout, plan.pipeline);
     MoveGradients(gradients, plan);
     AddStash(layout, plan);

@@ -37,8 +37,9 @@ struct JobShape {
   std::optional<MicroBatchOrder> order;  // absent: the planner's choice
   int weight_slot_count = 0;             // for decoder layers; 0: the planner's choice
   bool resident_weights = false;         // else the planner's choice on a GPU, and none on a CPU
-  int64_t host_limit_bytes = 0;          // below what the machine has; 0: no limit
-  int64_t device_limit_bytes = 0;        // the same for the device
+  PinMode pin = PinMode::kAuto;
+  int64_t host_limit_bytes = 0;    // below what the machine has; 0: no limit
+  int64_t device_limit_bytes = 0;  // the same for the device
 };
 
 struct MemoryItem {
@@ -47,9 +48,9 @@ struct MemoryItem {
 };
 
 // Sizes are upper bounds. Host kinds: weights_hi, weights_lo, adam_m, adam_v, gradients, libraries,
-// io_buffers, data, stashed_activations, and on the CPU backend device_arena, which is the sum of
-// `device`. Device kinds: weights, gradients, states, activations, workspace, and kept_gradients
-// for a host that is short.
+// io_buffers, data, stashed_activations, pinned_slabs where copies go through them or may have to,
+// and on the CPU backend device_arena, which is the sum of `device`. Device kinds: weights,
+// gradients, states, activations, workspace, and kept_gradients for a host that is short.
 struct Plan {
   bool fits = false;
   bool trainable = false;  // false: can be planned but not trained yet

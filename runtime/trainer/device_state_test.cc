@@ -65,7 +65,7 @@ class DeviceStateTest : public testing::TestWithParam<ComputeDtype> {
                                     : LoadCheckpoint(*checkpoint, LoadedState::kEverything,
                                                      session->layout(), session->store(), files_);
     EXPECT_TRUE(loaded.ok()) << loaded;
-    EXPECT_TRUE(session->StartPipeline(plan.pipeline).ok());
+    EXPECT_TRUE(session->StartPipeline(plan.pipeline, /*progress=*/{}).ok());
     if (checkpoint != nullptr) {
       session->pipeline().set_update_count(checkpoint->manifest.progress.update_count);
     }

@@ -11,6 +11,8 @@
 #include "runtime/base/status_macros.h"
 #include "runtime/hoststore/host_store.h"
 #include "runtime/hoststore/locked_memory_limit.h"
+#include "runtime/pipeline/slab_pool.h"
+#include "runtime/pipeline/step_pipeline.h"
 #include "runtime/planner/planner.h"
 
 namespace megatrain {
@@ -32,11 +34,26 @@ std::string PagesText(const HostStore::PopulateReport& report) {
 // What copies of memory that is not pinned are slower by.
 std::string CostText(ModelSession& session) {
   const absl::StatusOr<ModelSession::CopySpeeds> speeds = session.MeasureCopies();
-  return speeds.ok()
-             ? absl::StrFormat("the rest crosses at %.1f GB/s instead of %.1f GB/s",
-                               speeds->pageable / 1e9, speeds->pinned / 1e9)
-             : absl::StrCat("the rest crosses more slowly, how much could not be measured: ",
-                            std::string(speeds.status().message()));
+  return speeds.ok() ? absl::StrFormat("at %.1f GB/s instead of %.1f GB/s", speeds->pageable / 1e9,
+                                       speeds->pinned / 1e9)
+                     : absl::StrCat("more slowly, how much could not be measured: ",
+                                    std::string(speeds.status().message()));
+}
+
+// Of `size_bytes` of `what`, some pinned.
+struct PartlyPinned {
+  const char* what;
+  int64_t pinned_bytes;
+  int64_t size_bytes;
+  const absl::Status& refusal;
+};
+
+std::string RefusalText(ModelSession& session, const PartlyPinned& memory,
+                        const std::string& took) {
+  return absl::StrCat(FormatBytes(memory.pinned_bytes), " of the ", FormatBytes(memory.size_bytes),
+                      " ", memory.what, " pinned", took,
+                      "; then refused: ", std::string(memory.refusal.message()),
+                      "; the rest crosses ", CostText(session));
 }
 
 }  // namespace
@@ -55,19 +72,53 @@ absl::Status PinMemory(ModelSession& session, const PipelineOptions& options,
   const absl::Duration start = progress.Now();
   MT_ASSIGN_OR_RETURN(const HostStore::PinReport report,
                       session.Pin(options, progress.FollowUntilStop(TrainPhase::kPinning)));
+  if (options.pin == PinMode::kSlabs) {
+    progress.Log(absl::StrCat(
+        "host memory: stays pageable, as placement.pin says; it crosses "
+        "through ",
+        FormatBytes(SlabPool::Bytes(session.layout())), " of slabs, ", CostText(session)));
+    return absl::OkStatus();
+  }
   if (report.requested_bytes == 0) {
     return absl::OkStatus();
   }
   const std::string took =
       absl::StrCat(" in ", SecondsText(progress.Now() - start),
                    ", limit on locked memory (RLIMIT_MEMLOCK): ", LockedMemoryLimit());
-  progress.Log(report.refusal.ok()
-                   ? absl::StrCat("host memory: ", FormatBytes(report.pinned_bytes),
-                                  ", all that crosses the bus, pinned", took)
-                   : absl::StrCat("host memory: ", FormatBytes(report.pinned_bytes), " of the ",
-                                  FormatBytes(report.requested_bytes), " that cross the bus pinned",
-                                  took, "; then refused: ", std::string(report.refusal.message()),
-                                  "; ", CostText(session)));
+  if (report.refusal.ok()) {
+    progress.Log(absl::StrCat("host memory: ", FormatBytes(report.pinned_bytes),
+                              ", all that crosses the bus, pinned", took));
+  } else if (options.pin == PinMode::kAuto) {
+    progress.Log(absl::StrCat("host memory: ", RefusalText(session,
+                                                           {.what = "that cross the bus",
+                                                            .pinned_bytes = report.pinned_bytes,
+                                                            .size_bytes = report.requested_bytes,
+                                                            .refusal = report.refusal},
+                                                           took)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StartPipeline(ModelSession& session, const PipelineOptions& options,
+                           JobProgress& progress) {
+  const absl::Duration start = progress.Now();
+  MT_RETURN_IF_ERROR(
+      session.StartPipeline(options, progress.FollowUntilStop(TrainPhase::kPreparingMemory)));
+  const StepPipeline::HostActivations host = session.pipeline().host_activations();
+  if (host.size_bytes == 0) {
+    return absl::OkStatus();
+  }
+  const std::string took = absl::StrCat(" in ", SecondsText(progress.Now() - start));
+  const std::string pinned = host.pinned_bytes > 0 ? ", pinned" : ", prepared";
+  progress.Log(absl::StrCat("host memory for activations: ",
+                            host.refusal.ok()
+                                ? absl::StrCat(FormatBytes(host.size_bytes), pinned, took)
+                                : RefusalText(session,
+                                              {.what = "for them",
+                                               .pinned_bytes = host.pinned_bytes,
+                                               .size_bytes = host.size_bytes,
+                                               .refusal = host.refusal},
+                                              took)));
   return absl::OkStatus();
 }
 

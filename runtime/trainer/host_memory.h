@@ -1,4 +1,4 @@
-// The two steps in which a job gets its host memory, each with what it came to in the job's log.
+// The steps in which a job gets its host memory, each with what it came to in the job's log.
 
 #ifndef RUNTIME_TRAINER_HOST_MEMORY_H_
 #define RUNTIME_TRAINER_HOST_MEMORY_H_
@@ -14,11 +14,18 @@ namespace megatrain {
 // RESOURCE_EXHAUSTED when memory ends, CANCELLED when the observer asks to stop.
 absl::Status PrepareMemory(ModelSession& session, JobProgress& progress);
 
-// Pins what is to cross the bus. The log says how much that was, how long it took and what the
-// limit on locked memory is. A refusal is no error: then the log says what is not pinned, why, and
-// what that costs, measured. CANCELLED when the observer asks to stop.
+// Pins what of the store is to cross the bus. The log says how much that was, how long it took and
+// what the limit on locked memory is. With PinMode::kAuto a refusal is no error: then the log says
+// what is not pinned, why, and what that costs, measured; as it does with kSlabs, which pins
+// nothing. With kFull the pipeline will not start. CANCELLED when the observer asks to stop.
 absl::Status PinMemory(ModelSession& session, const PipelineOptions& options,
                        JobProgress& progress);
+
+// Starts the pipeline, with host memory for activations where the placement has some there: the log
+// says how much it is, and, where it is not pinned, why and what that costs, as above. Errors as
+// StepPipeline::Create, or CANCELLED.
+absl::Status StartPipeline(ModelSession& session, const PipelineOptions& options,
+                           JobProgress& progress);
 
 }  // namespace megatrain
 

@@ -13,6 +13,7 @@
 #include "runtime/base/posix_file_system.h"
 #include "runtime/data/prepared_data_for_test.h"
 #include "runtime/hoststore/page_pinner.h"
+#include "runtime/pipeline/pipeline_options.h"
 #include "runtime/trainer/compute_backend.h"
 #include "runtime/trainer/cpu_backend.h"
 #include "runtime/trainer/recording_observer.h"
@@ -68,7 +69,7 @@ class PinningBackend final : public ComputeBackend {
 class HostMemoryTest : public ::testing::Test {
  protected:
   // Trains the toy model; the pinner takes so many calls: a plane of it is one.
-  std::vector<StepReport> Train(int pinned_planes) {
+  std::vector<StepReport> Train(int pinned_planes, PinMode pin = PinMode::kAuto) {
     const std::string name = ::testing::UnitTest::GetInstance()->current_test_info()->name();
     TrainJob job;
     job.model_path = WriteToyModel("model_" + name, ToyModel{});
@@ -77,11 +78,11 @@ class HostMemoryTest : public ::testing::Test {
     std::filesystem::remove_all(job.output_path);
     job.batches = {.batch_rows = 8, .max_sequence_length = 12, .epochs = 2};
     job.schedule = {.shape = LearningRateShape::kConstant, .peak = 3e-3};
+    job.pin = pin;
     backend_.refusing.limit = pinned_planes;
     Trainer trainer({backend_, files_, clock_}, /*optimizer_threads=*/2);
     RecordingObserver observer;
-    const auto result = trainer.Run(job, observer);
-    EXPECT_TRUE(result.ok()) << result.status();
+    status_ = trainer.Run(job, observer).status();
     log_ = observer.log;
     EXPECT_EQ(backend_.refusing.open, 0) << "all is given back";
     return observer.steps;
@@ -91,10 +92,12 @@ class HostMemoryTest : public ::testing::Test {
   SystemClock clock_;
   PinningBackend backend_;
   std::string log_;
+  absl::Status status_;
 };
 
 TEST_F(HostMemoryTest, WhatWasPreparedAndPinnedIsInTheLog) {
   Train(/*pinned_planes=*/3);
+  EXPECT_TRUE(status_.ok()) << status_;
   EXPECT_THAT(log_, ContainsRegex("host memory: [0-9.]+ [KM]iB prepared in [0-9.]+ s, .*pages"));
   EXPECT_THAT(log_, ContainsRegex("host memory: [0-9.]+ [KM]iB, all that crosses the bus, pinned "
                                   "in [0-9.]+ s, limit on locked memory \\(RLIMIT_MEMLOCK\\): "));
@@ -105,6 +108,7 @@ TEST_F(HostMemoryTest, ARefusedPinCostsBandwidthAndNoBit) {
   const std::vector<StepReport> pinned = Train(/*pinned_planes=*/3);
   for (const int planes : {0, 1, 2}) {
     const std::vector<StepReport> pageable = Train(planes);
+    EXPECT_TRUE(status_.ok()) << status_;
     EXPECT_THAT(log_,
                 AllOf(ContainsRegex("that cross the bus pinned in [0-9.]+ s, limit on locked"),
                       HasSubstr("then refused: no more pages for you; the rest crosses at "),
@@ -114,6 +118,28 @@ TEST_F(HostMemoryTest, ARefusedPinCostsBandwidthAndNoBit) {
       EXPECT_EQ(pageable[i].loss, pinned[i].loss) << i;
     }
   }
+}
+
+TEST_F(HostMemoryTest, WithSlabsNothingIsPinnedAndNoBitChanges) {
+  const std::vector<StepReport> pinned = Train(/*pinned_planes=*/3);
+  const std::vector<StepReport> pageable = Train(/*pinned_planes=*/0, PinMode::kSlabs);
+  EXPECT_TRUE(status_.ok()) << status_;
+  EXPECT_THAT(log_, ContainsRegex("stays pageable, as placement.pin says; it crosses through "
+                                  "[0-9.]+ [KM]iB of slabs, at [0-9.]+ GB/s instead of"));
+  EXPECT_THAT(log_, Not(HasSubstr("refused")));
+  ASSERT_EQ(pageable.size(), pinned.size());
+  for (size_t i = 0; i < pinned.size(); ++i) {
+    EXPECT_EQ(pageable[i].loss, pinned[i].loss) << i;
+  }
+}
+
+TEST_F(HostMemoryTest, AJobThatInsistsOnPinnedMemoryEndsWithoutIt) {
+  EXPECT_FALSE(Train(/*pinned_planes=*/3, PinMode::kFull).empty());
+  EXPECT_TRUE(status_.ok()) << status_;
+  EXPECT_TRUE(Train(/*pinned_planes=*/2, PinMode::kFull).empty());
+  EXPECT_EQ(status_.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(status_.message(),
+            "no more pages for you; with placement.pin auto or slabs the job would go on");
 }
 
 }  // namespace

@@ -112,7 +112,7 @@ absl::StatusOr<double> LayerRatio(ComputeBackend& backend, int threads, Clock& c
                                                           .limits = plan.limits}},
                                            backend, clock));
   FillRandomWeights(session->layout(), /*seed=*/1, session->pool(), session->store());
-  MT_RETURN_IF_ERROR(session->StartPipeline(plan.pipeline));
+  MT_RETURN_IF_ERROR(session->StartPipeline(plan.pipeline, /*progress=*/{}));
   const int64_t tokens = work.rows * work.row_tokens;
   MT_ASSIGN_OR_RETURN(const StepBatch batch, RandomStep({.tokens = tokens,
                                                          .sequence_length = work.row_tokens,

@@ -1,10 +1,13 @@
 #include "runtime/trainer/model_session.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
 #include "runtime/base/status_macros.h"
 #include "runtime/device/copy_speed.h"
+#include "runtime/device/slab_launcher.h"
+#include "runtime/pipeline/slab_pool.h"
 
 namespace megatrain {
 namespace {
@@ -62,7 +65,7 @@ absl::StatusOr<HostStore::PopulateReport> ModelSession::Populate(const ByteProgr
 absl::StatusOr<HostStore::PinReport> ModelSession::Pin(const PipelineOptions& options,
                                                        const ByteProgress& progress) {
   const std::vector<HostStore::Plane> planes = CrossingPlanes(options, store_->unit_count());
-  if (backend_.pinner() == nullptr || planes.empty()) {
+  if (backend_.pinner() == nullptr || planes.empty() || options.pin == PinMode::kSlabs) {
     return HostStore::PinReport();
   }
   return store_->Pin(*backend_.pinner(), planes, progress);
@@ -78,19 +81,23 @@ absl::StatusOr<ModelSession::CopySpeeds> ModelSession::MeasureCopies() {
   CopySpeeds speeds = {};
   MT_ASSIGN_OR_RETURN(speeds.pinned,
                       MeasureCopyToDevice(*device_, clock_, pinned->data(), size_bytes));
-  // The plane that is pinned last, if at all: not when any was refused.
+  const auto lane = SlabLane::Create(*device_, SlabPool::SlabBytes(layout_),
+                                     std::min(SlabPool::kThreads, pool_.thread_count()));
   MT_ASSIGN_OR_RETURN(speeds.pageable,
-                      MeasureCopyToDevice(*device_, clock_, store_->moment2(kUnit), size_bytes));
+                      MeasureCopyToDevice(*device_, clock_, store_->moment2(kUnit), size_bytes,
+                                          lane.ok() ? lane->get() : nullptr));
   return speeds;
 }
 
-absl::Status ModelSession::StartPipeline(const PipelineOptions& options) {
+absl::Status ModelSession::StartPipeline(const PipelineOptions& options,
+                                         const ByteProgress& progress) {
   MT_ASSIGN_OR_RETURN(pipeline_, StepPipeline::Create({.device = *device_,
                                                        .math = *math_,
                                                        .store = *store_,
                                                        .templates = *templates_,
                                                        .pool = pool_,
-                                                       .pinner = backend_.pinner()},
+                                                       .pinner = backend_.pinner(),
+                                                       .progress = progress},
                                                       layout_, options));
   return absl::OkStatus();
 }

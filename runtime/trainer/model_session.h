@@ -41,22 +41,24 @@ class ModelSession {
   // touch by one. Once, before anything is loaded. Errors as HostStore::Populate.
   absl::StatusOr<HostStore::PopulateReport> Populate(const ByteProgress& progress);
 
-  // Pins what is to cross the bus: what the system refuses is copied more slowly. Asks for nothing
-  // where the device is the host, or nothing crosses. Once, after the weights are loaded: until
-  // then the host has more room for the file's pages.
+  // Pins what of the store is to cross the bus, as far as options.pin says so and the system does
+  // not refuse; what it refuses is copied more slowly. Asks for nothing where the device is the
+  // host, or nothing crosses. Once, after the weights are loaded: until then the host has more room
+  // for the file's pages.
   absl::StatusOr<HostStore::PinReport> Pin(const PipelineOptions& options,
                                            const ByteProgress& progress);
 
-  // Bytes a second to the device from pinned and from other memory of the host, where pinning was
-  // refused; before the pipeline starts.
+  // Bytes a second to the device from pinned memory of the host, and from other memory: through
+  // slabs, or, where these are refused too, by way of the driver's own.
   struct CopySpeeds {
     double pinned;
     double pageable;
   };
   absl::StatusOr<CopySpeeds> MeasureCopies();
 
-  // Takes the device memory and copies there what is to stay. Once, after the weights are loaded.
-  absl::Status StartPipeline(const PipelineOptions& options);
+  // Takes the device memory and that of the host for activations, of which `progress` hears, and
+  // copies to the device what is to stay. Once, after the weights are loaded.
+  absl::Status StartPipeline(const PipelineOptions& options, const ByteProgress& progress);
 
   const ModelLayout& layout() const { return layout_; }
   HostStore& store() { return *store_; }

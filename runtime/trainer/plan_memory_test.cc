@@ -10,6 +10,7 @@
 #include "gtest/gtest.h"
 #include "runtime/benchmark/random_model.h"
 #include "runtime/config/shapes.h"
+#include "runtime/pipeline/pipeline_options.h"
 #include "runtime/planner/machine.h"
 #include "runtime/planner/planner.h"
 #include "runtime/trainer/cpu_backend.h"
@@ -51,6 +52,7 @@ Case Draw(std::mt19937_64& random) {
   shape.compute_dtype = random() % 2 == 0 ? ComputeDtype::kFloat32 : ComputeDtype::kBfloat16;
   shape.weight_slot_count = static_cast<int>(one_of({0, 1, 3}));
   shape.resident_weights = random() % 4 == 0;
+  shape.pin = random() % 3 == 0 ? PinMode::kSlabs : PinMode::kAuto;
   if (random() % 2 == 0) {
     shape.order =
         random() % 2 == 0 ? MicroBatchOrder::kLayerMajor : MicroBatchOrder::kMicroBatchMajor;
@@ -80,7 +82,8 @@ absl::Status RunSteps(const Case& job, const Plan& plan, ComputeBackend& backend
     return session.status();
   }
   FillRandomWeights((*session)->layout(), kSeed, (*session)->pool(), (*session)->store());
-  if (absl::Status started = (*session)->StartPipeline(plan.pipeline); !started.ok()) {
+  if (absl::Status started = (*session)->StartPipeline(plan.pipeline, /*progress=*/{});
+      !started.ok()) {
     return started;
   }
   StepPipeline& pipeline = (*session)->pipeline();

@@ -18,6 +18,7 @@
 #include "runtime/model/layer_template.h"
 #include "runtime/optimizer/adamw.h"
 #include "runtime/optimizer/learning_rate.h"
+#include "runtime/pipeline/pipeline_options.h"
 #include "runtime/planner/planner.h"
 #include "runtime/schedule/schedule.h"
 
@@ -71,6 +72,7 @@ struct TrainJob {
   std::optional<MicroBatchOrder> order;
   int weight_slot_count = 0;  // 0: the planner's choice
   bool resident_weights = false;
+  PinMode pin = PinMode::kAuto;
   int64_t host_limit_bytes = 0;    // 0: no limit
   int64_t device_limit_bytes = 0;  // 0: no limit
 };

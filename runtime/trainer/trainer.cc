@@ -141,6 +141,7 @@ absl::StatusOr<Plan> Trainer::PlanOf(const TrainJob& job, const JobInputs& input
       .order = job.order,
       .weight_slot_count = job.weight_slot_count,
       .resident_weights = job.resident_weights,
+      .pin = job.pin,
       .host_limit_bytes = job.host_limit_bytes,
       .device_limit_bytes = job.device_limit_bytes};
   return PlanJob(inputs.model->config(), shape, machine);
@@ -161,7 +162,7 @@ absl::StatusOr<std::unique_ptr<ModelSession>> Trainer::StartSession(const TrainJ
   progress.Begin(TrainPhase::kLoading);
   MT_RETURN_IF_ERROR(LoadState(job, inputs, *session, progress));
   MT_RETURN_IF_ERROR(PinMemory(*session, plan.pipeline, progress));
-  MT_RETURN_IF_ERROR(session->StartPipeline(plan.pipeline));
+  MT_RETURN_IF_ERROR(StartPipeline(*session, plan.pipeline, progress));
   return session;
 }
 

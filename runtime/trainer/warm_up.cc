@@ -52,7 +52,7 @@ absl::Status WarmUp(const ModelConfig& config, ComputeDtype dtype, ComputeBacken
                                             .templates = {.dtype = dtype, .limits = plan.limits}},
                                            backend, clock));
   MT_RETURN_IF_ERROR(session->Pin(plan.pipeline, /*progress=*/{}).status());
-  MT_RETURN_IF_ERROR(session->StartPipeline(plan.pipeline));
+  MT_RETURN_IF_ERROR(session->StartPipeline(plan.pipeline, /*progress=*/{}));
   const OwnedMicroBatch batch = MakeBatch();
   MT_RETURN_IF_ERROR(session->pipeline().SubmitStep(
       {.micro_batches = {batch.View()},

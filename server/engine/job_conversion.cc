@@ -114,6 +114,11 @@ absl::Status SetPlacement(const v1::PlacementOptions& options, TrainJob& job) {
                                     {"micro_batch_major", MicroBatchOrder::kMicroBatchMajor}}));
   job.weight_slot_count = options.weight_slot_count();
   job.resident_weights = options.resident_weights();
+  MT_ASSIGN_OR_RETURN(job.pin, Named<PinMode>("placement.pin", options.pin(),
+                                              {{"", PinMode::kAuto},
+                                               {"auto", PinMode::kAuto},
+                                               {"full", PinMode::kFull},
+                                               {"slabs", PinMode::kSlabs}}));
   job.host_limit_bytes = options.host_limit_bytes();
   job.device_limit_bytes = options.hbm_limit_bytes();
   return absl::OkStatus();

@@ -43,6 +43,7 @@ engine::v1::RunJobRequest GoodRequest() {
   placement.set_order("micro_batch_major");
   placement.set_weight_slot_count(3);
   placement.set_resident_weights(true);
+  placement.set_pin("slabs");
   placement.set_host_limit_bytes(11);
   placement.set_hbm_limit_bytes(12);
   return request;
@@ -75,6 +76,7 @@ TEST(JobConversionTest, EveryFieldArrives) {
   EXPECT_EQ(job->order, MicroBatchOrder::kMicroBatchMajor);
   EXPECT_EQ(job->weight_slot_count, 3);
   EXPECT_TRUE(job->resident_weights);
+  EXPECT_EQ(job->pin, PinMode::kSlabs);
   EXPECT_EQ(job->host_limit_bytes, 11);
   EXPECT_EQ(job->device_limit_bytes, 12);
 }

@@ -66,6 +66,9 @@ void FillDefaults(v1::TrainingSpec& spec, const SpecDefaults& defaults) {
   if (spec.placement().order().empty()) {
     spec.mutable_placement()->set_order("auto");
   }
+  if (spec.placement().pin().empty()) {
+    spec.mutable_placement()->set_pin("auto");
+  }
   if (spec.retry().max_attempts() == 0) {
     spec.mutable_retry()->set_max_attempts(3);
   }
@@ -181,6 +184,7 @@ void CheckPlacement(const v1::PlacementOptions& placement, Checker check) {
   check.Range("host_limit_bytes", placement.host_limit_bytes(), 0, INT64_MAX);
   check.OneOf("order", placement.order(), {"auto", "layer_major", "micro_batch_major"});
   check.Range("weight_slot_count", placement.weight_slot_count(), 0, kMaxWeightSlots);
+  check.OneOf("pin", placement.pin(), {"auto", "full", "slabs"});
 }
 
 void CheckCheckpoint(const v1::CheckpointOptions& checkpoint, Checker check) {

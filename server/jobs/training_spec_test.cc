@@ -124,6 +124,7 @@ TEST(TrainingSpecTest, RefusesEachWrongValueByItsField) {
       {"spec.placement.hbm_limit_bytes",
        [](auto& s) { s.mutable_placement()->set_hbm_limit_bytes(-1); }},
       {"spec.placement.order", [](auto& s) { s.mutable_placement()->set_order("random"); }},
+      {"spec.placement.pin", [](auto& s) { s.mutable_placement()->set_pin("half"); }},
       {"spec.placement.weight_slot_count",
        [](auto& s) { s.mutable_placement()->set_weight_slot_count(-1); }},
       {"spec.retry.max_attempts", [](auto& s) { s.mutable_retry()->set_max_attempts(-1); }},

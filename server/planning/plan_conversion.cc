@@ -36,6 +36,11 @@ JobShape JobShapeOf(const v1::TrainingSpec& spec) {
   }
   shape.weight_slot_count = placement.weight_slot_count();
   shape.resident_weights = placement.resident_weights();
+  if (placement.pin() == "full") {
+    shape.pin = PinMode::kFull;
+  } else if (placement.pin() == "slabs") {
+    shape.pin = PinMode::kSlabs;
+  }
   shape.host_limit_bytes = placement.host_limit_bytes();
   shape.device_limit_bytes = placement.hbm_limit_bytes();
   return shape;

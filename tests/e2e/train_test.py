@@ -143,7 +143,7 @@ class TrainTest(unittest.TestCase):
         exports = []
         for version, setting in (
             (1, "placement={weight_slot_count: 2}"),
-            (2, "placement={weight_slot_count: 3, order: micro_batch_major}"),
+            (2, "placement={weight_slot_count: 3, order: micro_batch_major, pin: slabs}"),
         ):
             job = self.world.job_file(micro_batch_rows=4)
             self.world.must("submit", job, "--wait", "--set", setting)

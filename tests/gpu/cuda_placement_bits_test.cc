@@ -9,6 +9,7 @@
 
 #include "runtime/model/layer_template.h"
 #include "tests/gpu/cuda_backend_for_test.h"
+#include "tests/parity/compared_placements.h"
 #include "tests/parity/toy_training.h"
 #include "tests/parity/training_rig.h"
 
@@ -156,6 +157,18 @@ TEST_P(CudaPlacementBits, ActivationsOnTheHost) {
                     .stash_slots = 3},
                    1, "some states on the device");
   }
+}
+
+// Slabs too, and mixes.
+TEST_P(CudaPlacementBits, WhatThePlannerChooses) {
+  const ModelConfig config = ToyModelConfig(GetParam().family, GetParam().tied);
+  const ComparedModel model = {.unit_count = static_cast<int>(config.layer_count) + 2,
+                               .dtype = GetParam().dtype,
+                               .keeps_activations = true};
+  ExpectEqualTrainings(PlacementsToCompare(model), [&](const ComparedPlacement& placement) {
+    return ToyOutcome(config, placement.options, CudaBackendForTest(),
+                      {.steps_ahead = placement.steps_ahead});
+  });
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, CudaPlacementBits,

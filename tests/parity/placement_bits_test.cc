@@ -5,6 +5,7 @@
 #include <cmath>
 #include <vector>
 
+#include "tests/parity/compared_placements.h"
 #include "tests/parity/toy_training.h"
 #include "tests/parity/training_rig.h"
 
@@ -91,6 +92,16 @@ TEST_P(PlacementBits, NothingDependsOnWhereUpdatesRun) {
       }
     }
   }
+}
+
+TEST_P(PlacementBits, NothingDependsOnWhatThePlannerChooses) {
+  const ModelConfig config = ToyModelConfig(ToyFamily::kQwen2, GetParam().tied);
+  const ComparedModel model = {.unit_count = static_cast<int>(config.layer_count) + 2,
+                               .dtype = GetParam().dtype};
+  ExpectEqualTrainings(PlacementsToCompare(model), [&](const ComparedPlacement& placement) {
+    return ToyOutcome(config, placement.options, CpuBackendForTest(),
+                      {.steps_ahead = placement.steps_ahead});
+  });
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, PlacementBits,

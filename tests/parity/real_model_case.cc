@@ -11,8 +11,32 @@
 #include "runtime/base/status_macros.h"
 #include "runtime/model_io/load_model.h"
 #include "runtime/model_io/model_folder.h"
+#include "tests/parity/toy_training.h"
 
 namespace megatrain {
+namespace {
+
+constexpr int64_t kTextTokens = 128;  // at most of a step
+
+// SmolLM2's tokens of a chat with a calculator and of a line of numbers.
+const std::vector<int32_t> kChat = {1,    9690, 198,   2683, 359,  253, 17993, 30,  2,  198, 1,
+                                    4093, 198,  44345, 216,  35,   34,  1232,  216, 33, 37,  30,
+                                    2,    198,  1,     520,  9531, 198, 36,    39,  2};
+const std::vector<int32_t> kNumbers = {216, 827, 216, 5600, 256, 33, 34,
+                                       256, 35,  36,  1116, 37,  38, 198};
+
+std::vector<std::vector<Document>> TextSteps() {
+  const auto document = [](const std::vector<int32_t>& tokens, size_t first, size_t end) {
+    Document result;
+    result.tokens.assign(tokens.begin() + first, tokens.begin() + end);
+    result.trained.assign(end - first, 1);
+    return result;
+  };
+  return {{document(kChat, 0, 31), document(kNumbers, 0, 14), document(kChat, 10, 31)},
+          {document(kNumbers, 0, 14), document(kChat, 0, 24), document(kChat, 5, 20)}};
+}
+
+}  // namespace
 
 absl::StatusOr<RealModelReference> ReadRealModelReference(const std::string& path) {
   constexpr int64_t kMaxBytes = 1 << 20;
@@ -30,14 +54,43 @@ absl::StatusOr<RealModelReference> ReadRealModelReference(const std::string& pat
 absl::StatusOr<std::unique_ptr<TrainingRig>> LoadRealModel(const std::string& folder,
                                                            int64_t max_tokens,
                                                            ComputeBackend& backend) {
+  MT_ASSIGN_OR_RETURN(std::unique_ptr<TrainingRig> rig,
+                      MakeRealModelRig(folder, {.max_tokens = max_tokens}, backend));
+  MT_RETURN_IF_ERROR(rig->Start());
+  return rig;
+}
+
+absl::StatusOr<std::unique_ptr<TrainingRig>> MakeRealModelRig(const std::string& folder,
+                                                              const RigOptions& options,
+                                                              ComputeBackend& backend) {
   PosixFileSystem file_system;
   MT_ASSIGN_OR_RETURN(const std::unique_ptr<ModelFolder> model,
                       ModelFolder::Open(folder, file_system));
   MT_ASSIGN_OR_RETURN(std::unique_ptr<TrainingRig> rig,
-                      TrainingRig::Create(model->config(), {.max_tokens = max_tokens}, backend));
+                      TrainingRig::Create(model->config(), options, backend));
   MT_RETURN_IF_ERROR(LoadModel(*model, rig->layout(), rig->store()));
-  MT_RETURN_IF_ERROR(rig->Start());
   return rig;
+}
+
+void ExpectSameBitsEverywhere(const std::string& folder, ComparedModel compared,
+                              ComputeBackend& backend) {
+  PosixFileSystem file_system;
+  const auto model = ModelFolder::Open(folder, file_system);
+  ASSERT_TRUE(model.ok()) << model.status();
+  compared.unit_count = static_cast<int>((*model)->config().layer_count) + 2;
+  compared.state_chunk_elements = int64_t{1} << 20;
+  compared.max_tokens = kTextTokens;
+  ExpectEqualTrainings(PlacementsToCompare(compared), [&](const ComparedPlacement& placement) {
+    const auto rig = MakeRealModelRig(folder, placement.options, backend);
+    EXPECT_TRUE(rig.ok()) << rig.status();
+    if (!rig.ok()) {
+      return Outcome();
+    }
+    Outcome outcome = TrainedOutcome(**rig, TextSteps(),
+                                     {.micro_batches = 2, .steps_ahead = placement.steps_ahead});
+    outcome.state_digests = (*rig)->StateDigests();
+    return outcome;
+  });
 }
 
 void ExpectMeanLoss(const RealModelReference& reference, TrainingRig& rig) {

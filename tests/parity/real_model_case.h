@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "runtime/trainer/compute_backend.h"
+#include "tests/parity/compared_placements.h"
 #include "tests/parity/documents.h"
 #include "tests/parity/training_rig.h"
 
@@ -25,6 +26,17 @@ absl::StatusOr<RealModelReference> ReadRealModelReference(const std::string& pat
 absl::StatusOr<std::unique_ptr<TrainingRig>> LoadRealModel(const std::string& folder,
                                                            int64_t max_tokens,
                                                            ComputeBackend& backend);
+
+// The same with other options, not started.
+absl::StatusOr<std::unique_ptr<TrainingRig>> MakeRealModelRig(const std::string& folder,
+                                                              const RigOptions& options,
+                                                              ComputeBackend& backend);
+
+// Two steps of real text on the model of that folder: fails where a placement that the planner can
+// choose does not leave the bits of the others. unit_count, chunks and tokens of `compared` are the
+// model's.
+void ExpectSameBitsEverywhere(const std::string& folder, ComparedModel compared,
+                              ComputeBackend& backend);
 
 // The mean loss, within 1e-4.
 void ExpectMeanLoss(const RealModelReference& reference, TrainingRig& rig);

@@ -127,19 +127,28 @@ std::vector<StepResult> TrainToy(TrainingRig& rig, const std::vector<std::vector
   return results;
 }
 
-Outcome ToyOutcome(const ModelConfig& config, const RigOptions& options, ComputeBackend& backend,
-                   const TrainingPlan& plan) {
+Outcome TrainedOutcome(TrainingRig& rig, const std::vector<std::vector<Document>>& steps,
+                       const TrainingPlan& plan) {
   Outcome outcome;
-  const auto rig = MakeToyRig(config, options, backend);
-  const absl::Status status = rig == nullptr ? absl::InternalError("no rig") : rig->Start();
+  const absl::Status status = rig.Start();
   EXPECT_TRUE(status.ok()) << status;
   if (!status.ok()) {
     return outcome;
   }
-  for (const StepResult& result : TrainToy(*rig, RandomSteps(kSteps), plan)) {
+  for (const StepResult& result : TrainToy(rig, steps, plan)) {
     outcome.losses.push_back(result.loss);
     outcome.norms.push_back(result.gradient_norm);
   }
+  return outcome;
+}
+
+Outcome ToyOutcome(const ModelConfig& config, const RigOptions& options, ComputeBackend& backend,
+                   const TrainingPlan& plan) {
+  const auto rig = MakeToyRig(config, options, backend);
+  if (rig == nullptr) {
+    return {};
+  }
+  Outcome outcome = TrainedOutcome(*rig, RandomSteps(kSteps), plan);
   outcome.state = rig->StateBytes();
   return outcome;
 }

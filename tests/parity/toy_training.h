@@ -45,14 +45,19 @@ struct TrainingPlan {
 std::vector<StepResult> TrainToy(TrainingRig& rig, const std::vector<std::vector<Document>>& steps,
                                  const TrainingPlan& plan);
 
-// All that a training leaves, to the bit.
+// All that a training leaves, to the bit; of a large model's state, digests.
 struct Outcome {
   std::vector<double> losses;
   std::vector<double> norms;
   std::string state;
+  std::vector<uint32_t> state_digests;
 
   bool operator==(const Outcome&) const = default;
 };
+// Losses and norms of a rig that is not started yet, trained on the steps; empty, and a failure of
+// the test, where it cannot be.
+Outcome TrainedOutcome(TrainingRig& rig, const std::vector<std::vector<Document>>& steps,
+                       const TrainingPlan& plan);
 Outcome ToyOutcome(const ModelConfig& config, const RigOptions& options, ComputeBackend& backend,
                    const TrainingPlan& plan);
 

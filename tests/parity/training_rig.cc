@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "runtime/base/check.h"
+#include "runtime/base/crc32c.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/hoststore/split_float.h"
 #include "runtime/kernels/attention_shape.h"
@@ -52,7 +53,8 @@ absl::Status TrainingRig::Start() {
   constexpr std::array kCrossing = {HostStore::Plane::kHi, HostStore::Plane::kLo,
                                     HostStore::Plane::kGradient, HostStore::Plane::kMoment1,
                                     HostStore::Plane::kMoment2};
-  if (PagePinner* const pinner = backend_.pinner(); pinner != nullptr) {
+  PagePinner* const pinner = backend_.pinner();
+  if (pinner != nullptr && options_.pin != PinMode::kSlabs) {
     MT_ASSIGN_OR_RETURN(const HostStore::PinReport report,
                         store_->Pin(*pinner, kCrossing, /*progress=*/{}));
     MT_RETURN_IF_ERROR(report.refusal);
@@ -65,28 +67,29 @@ absl::Status TrainingRig::Start() {
        .attention = AttentionMode::kDeterministic},
       {.document_tokens = tokens, .row_tokens = tokens, .row_documents = options_.max_documents});
   MT_ASSIGN_OR_RETURN(
-      pipeline_, StepPipeline::Create(
-                     {*device_, *math_, *store_, *templates_, pool_, backend_.pinner()}, layout_,
-                     {.order = options_.order,
-                      .weight_slot_count = options_.weight_slots,
-                      .gradient_slot_count = options_.gradient_slots,
-                      .resident_weights = options_.resident,
-                      .updates = options_.updates,
-                      .state_chunk_elements = options_.state_chunk_elements,
-                      .staging_slot_count = options_.staging_slots,
-                      .keep = std::vector<KeepLevel>(layout_.units.size(), options_.keep),
-                      .boundary_on_host = options_.boundary_on_host,
-                      .kept_on_host = options_.kept_on_host,
-                      .kept_places = options_.kept_places,
-                      .stash_slot_count = options_.stash_slots,
-                      .compute_dtype = options_.dtype,
-                      .max_micro_batch_tokens = tokens,
-                      .max_step_tokens = tokens,
-                      .max_micro_batches = options_.max_micro_batches,
-                      .workspace_bytes = memory.workspace_bytes(tokens),
-                      .batch_table_bytes = memory.batch_table_bytes(tokens),
-                      .kept_token_bytes = memory.kept_token_bytes,
-                      .stages_loads = memory.stages_loads}));
+      pipeline_,
+      StepPipeline::Create({*device_, *math_, *store_, *templates_, pool_, pinner}, layout_,
+                           {.order = options_.order,
+                            .weight_slot_count = options_.weight_slots,
+                            .gradient_slot_count = options_.gradient_slots,
+                            .resident_weights = options_.resident,
+                            .updates = options_.updates,
+                            .state_chunk_elements = options_.state_chunk_elements,
+                            .staging_slot_count = options_.staging_slots,
+                            .keep = std::vector<KeepLevel>(layout_.units.size(), options_.keep),
+                            .boundary_on_host = options_.boundary_on_host,
+                            .kept_on_host = options_.kept_on_host,
+                            .kept_places = options_.kept_places,
+                            .stash_slot_count = options_.stash_slots,
+                            .pin = options_.pin,
+                            .compute_dtype = options_.dtype,
+                            .max_micro_batch_tokens = tokens,
+                            .max_step_tokens = tokens,
+                            .max_micro_batches = options_.max_micro_batches,
+                            .workspace_bytes = memory.workspace_bytes(tokens),
+                            .batch_table_bytes = memory.batch_table_bytes(tokens),
+                            .kept_token_bytes = memory.kept_token_bytes,
+                            .stages_loads = memory.stages_loads}));
   return absl::OkStatus();
 }
 
@@ -112,20 +115,30 @@ std::vector<double> TrainingRig::Gradient(int unit, const TensorLayout& tensor) 
   return values;
 }
 
-std::string TrainingRig::StateBytes() {
-  std::string bytes;
+void TrainingRig::VisitState(const std::function<void(std::string_view plane)>& visit) {
   for (int unit = 0; unit < store_->unit_count(); ++unit) {
     const auto access = store_->BeginAccess(unit);
     const size_t count = layout_.units[unit].element_count;
-    const auto append = [&](const auto* plane) {
-      bytes.append(reinterpret_cast<const char*>(plane), count * sizeof(*plane));
+    const auto visit_plane = [&](const auto* plane) {
+      visit({reinterpret_cast<const char*>(plane), count * sizeof(*plane)});
     };
-    append(store_->hi(unit));
-    append(store_->lo(unit));
-    append(store_->moment1(unit));
-    append(store_->moment2(unit));
+    visit_plane(store_->hi(unit));
+    visit_plane(store_->lo(unit));
+    visit_plane(store_->moment1(unit));
+    visit_plane(store_->moment2(unit));
   }
+}
+
+std::string TrainingRig::StateBytes() {
+  std::string bytes;
+  VisitState([&bytes](std::string_view plane) { bytes.append(plane); });
   return bytes;
+}
+
+std::vector<uint32_t> TrainingRig::StateDigests() {
+  std::vector<uint32_t> digests;
+  VisitState([&digests](std::string_view plane) { digests.push_back(Crc32c(plane)); });
+  return digests;
 }
 
 }  // namespace megatrain

@@ -3,9 +3,12 @@
 #ifndef TESTS_PARITY_TRAINING_RIG_H_
 #define TESTS_PARITY_TRAINING_RIG_H_
 
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -38,6 +41,7 @@ struct RigOptions {
   std::vector<bool> kept_on_host;      // the same
   std::vector<KeptPlace> kept_places;  // by micro-batch, see PipelineOptions
   int stash_slots = 2;
+  PinMode pin = PinMode::kAuto;
   int optimizer_threads = 2;
   int64_t max_tokens = 512;  // of a step and of a micro-batch
   int64_t max_documents = 16;
@@ -70,8 +74,13 @@ class TrainingRig {
   // Every plane but the gradients, of all units.
   std::string StateBytes();
 
+  // The same in little: a CRC-32C of each plane of each unit.
+  std::vector<uint32_t> StateDigests();
+
  private:
   TrainingRig(const ModelConfig& config, const RigOptions& options, ComputeBackend& backend);
+
+  void VisitState(const std::function<void(std::string_view plane)>& visit);
 
   const ModelConfig config_;
   const RigOptions options_;
