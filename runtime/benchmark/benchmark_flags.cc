@@ -71,6 +71,10 @@ void AddBenchmarkFlags(CLI::App& app, BenchmarkFlags& flags) {
   app.add_option("--without", flags.without, "Leaves something out, to see what it is worth")
       ->delimiter(',')
       ->check(CLI::IsMember(Ablations()));
+  app.add_option("--checkpoint-interval", flags.checkpoint_interval,
+                 "Layers from one boundary that is kept to the next; above 1 nothing else is kept, "
+                 "and so many layers stream as one piece")
+      ->check(CLI::Range(1, 1000));
   app.add_option("--compute-dtype", flags.compute_dtype,
                  "Precision of products; default: bf16 on a GPU, else fp32")
       ->check(CLI::IsMember({"bf16", "fp32"}));

@@ -33,6 +33,7 @@ struct BenchmarkFlags {
   int host_kept_micro_batches = -1;  // of which layers keep everything there
   int weight_slots = 0;              // 0: chosen
   std::string pin = "auto";
+  int checkpoint_interval = 1;       // layers from one kept boundary to the next
   std::vector<std::string> without;  // what is left out, to see what it is worth
   std::string compute_dtype;         // "": the backend's own
   std::string attention = "fast";

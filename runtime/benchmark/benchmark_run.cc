@@ -159,14 +159,20 @@ void SetFlops(const BenchmarkSetup& setup, BenchmarkFigures& figures) {
   figures.model_flops_per_step = ModelFlops(setup.config, documents);
   const PipelineOptions& options = setup.placement.pipeline;
   figures.hardware_flops_per_step = figures.model_flops_per_step;
-  const double layers = static_cast<double>(setup.config.layer_count);
-  for (int unit = 1; unit <= static_cast<int>(setup.config.layer_count); ++unit) {
+  const double layers = static_cast<double>(setup.layout.layer_count());
+  for (int unit = 1; unit <= setup.layout.layer_count(); ++unit) {
     const double share = options.kept_share(unit);
     figures.hardware_flops_per_step +=
         (share * RecomputeFlops(setup.config, options.keep_of(unit), documents) +
          (1 - share) * RecomputeFlops(setup.config, KeepLevel::kNothing, documents)) /
         layers;
   }
+  // Boundaries within a group are computed once more, by the whole forward of its other layers.
+  const double tokens = static_cast<double>(setup.step.rows * setup.step.row_tokens);
+  const double head_flops =
+      6.0 * static_cast<double>(setup.config.vocab_size * setup.config.hidden_size) * tokens;
+  figures.hardware_flops_per_step += (figures.model_flops_per_step - head_flops) / 3 *
+                                     (setup.layers_per_unit - 1) / setup.layers_per_unit;
 }
 
 absl::Status WriteFile(const std::string& path, std::ios::openmode mode, const std::string& text) {
@@ -202,7 +208,8 @@ absl::StatusOr<std::unique_ptr<ModelSession>> StartSession(const BenchmarkFlags&
                                          .limits = {.tokens = options.max_micro_batch_tokens,
                                                     .document_tokens = setup.step.row_tokens,
                                                     .documents = setup.placement.micro_batch_rows}},
-                           .fold_layers = flags.folded_store},
+                           .fold_layers = setup.fold_layers,
+                           .layers_per_unit = setup.layers_per_unit},
                           parts.backend, parts.clock));
   MT_RETURN_IF_ERROR(session->Populate(/*progress=*/{}).status());
   FillRandomWeights(session->layout(), flags.seed, session->pool(), session->store());

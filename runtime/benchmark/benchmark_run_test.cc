@@ -122,6 +122,35 @@ TEST(BenchmarkRunTest, WhatIsLeftOutChangesNoLoss) {
   EXPECT_EQ(losses[0], losses[1]);
 }
 
+// The norm adds up in another order: equal but for the last bits.
+TEST(BenchmarkRunTest, CheckpointsFurtherApartComputeMoreAndChangeNoLoss) {
+  SystemClock clock;
+  const auto backend = MakeCpuBackend(1);
+  std::vector<nlohmann::json> lines;
+  for (const int interval : {1, 2, 4}) {
+    BenchmarkFlags flags = SmallRun("interval.jsonl");
+    flags.layers = 4;
+    flags.order = "layer_major";
+    flags.checkpoint_interval = interval;
+    flags.folded_store = interval == 4 ? 2 : 0;
+    std::ostringstream text;
+    const absl::Status status =
+        RunBenchmark(flags, {.backend = *backend, .tracer = nullptr, .clock = clock}, text);
+    ASSERT_TRUE(status.ok()) << status;
+    lines.push_back(LastLine(flags.output));
+    EXPECT_EQ(lines.back().at("checkpoint_interval"), interval);
+    EXPECT_EQ(lines.back().at("units"), 4 / interval + 2);
+  }
+  const double loss = lines[0].at("last_loss");
+  EXPECT_NEAR(lines[1].at("last_loss"), loss, 1e-9 * loss);
+  EXPECT_NEAR(lines[2].at("last_loss"), loss, 1e-9 * loss);
+  const auto extra = [](const nlohmann::json& line) {
+    return line.at("hardware_tflops").get<double>() / line.at("model_tflops").get<double>();
+  };
+  EXPECT_GT(extra(lines[1]), 1.05 * extra(lines[0]));
+  EXPECT_GT(extra(lines[2]), 1.02 * extra(lines[1]));
+}
+
 TEST(BenchmarkRunTest, ACpuHasNoTrace) {
   BenchmarkFlags flags = SmallRun("trace.jsonl");
   flags.profile_steps = 1;

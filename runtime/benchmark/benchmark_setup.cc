@@ -7,10 +7,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/benchmark/grouped_placement.h"
 #include "runtime/config/model_layout.h"
 #include "runtime/config/shapes.h"
 #include "runtime/hoststore/host_store.h"
 #include "runtime/hoststore/pinned_arena.h"
+#include "runtime/model/layer_groups.h"
 #include "runtime/pipeline/device_memory.h"
 #include "runtime/pipeline/pipeline_options.h"
 #include "runtime/pipeline/slab_pool.h"
@@ -48,6 +50,19 @@ std::string DescribeKeep(const PipelineOptions& options, int64_t layer_count) {
     }
   }
   return text;
+}
+
+absl::Status CheckInterval(const BenchmarkFlags& flags, int64_t layer_count) {
+  if (layer_count % flags.checkpoint_interval != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--checkpoint-interval ", flags.checkpoint_interval, " does not divide the ",
+                     layer_count, " layers"));
+  }
+  if (flags.checkpoint_interval > 1 && flags.order == "micro_batch_major") {
+    return absl::InvalidArgumentError(
+        "--checkpoint-interval above 1 is for --order layer_major, which keeps boundaries");
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckCuts(const BenchmarkFlags& flags) {
@@ -97,10 +112,10 @@ PinMode PinByName(std::string_view name) {
   return name == "full" ? PinMode::kFull : name == "slabs" ? PinMode::kSlabs : PinMode::kAuto;
 }
 
-int64_t StoreBytes(const BenchmarkFlags& flags, const BenchmarkSetup& setup) {
+int64_t StoreBytes(const BenchmarkSetup& setup) {
   const HostStore::Options options{
       .gradient_bytes = static_cast<int>(SizeBytes(setup.compute.dtype)),
-      .fold_layers = flags.folded_store};
+      .fold_layers = setup.fold_layers};
   int64_t sum = 0;
   for (const auto& [plane, size_bytes] : HostStore::Bytes(setup.layout, options)) {
     sum += size_bytes;
@@ -114,7 +129,7 @@ PlacementRequest RequestOf(const BenchmarkFlags& flags, const BenchmarkSetup& se
       .step = setup.step,
       .compute_dtype = setup.compute.dtype,
       .device_bytes = machine.device_bytes,
-      .host_bytes = machine.host_bytes - StoreBytes(flags, setup) - SlabPool::Bytes(setup.layout),
+      .host_bytes = machine.host_bytes - StoreBytes(setup) - SlabPool::Bytes(setup.layout),
       .micro_batch_rows = flags.micro_batch_tokens / flags.sequence_length,
       .keep_level = KeepByName(flags.keep),
       .fold_stash_layers = flags.folded_store};
@@ -160,7 +175,7 @@ BenchmarkSetting SettingOf(const BenchmarkFlags& flags, const BenchmarkSetup& se
   setting.compute_dtype = setup.compute.dtype == ComputeDtype::kBfloat16 ? "bf16" : "fp32";
   setting.attention = flags.attention;
   setting.order = std::string(OrderName(options.order));
-  setting.keep = DescribeKeep(options, setup.config.layer_count);
+  setting.keep = DescribeKeep(options, setup.layout.layer_count());
   setting.resident_weights = options.resident_weights;
   setting.weight_slots = options.weight_slot_count;
   const auto units_at = [&](UpdatePlacement placement) {
@@ -176,6 +191,7 @@ BenchmarkSetting SettingOf(const BenchmarkFlags& flags, const BenchmarkSetup& se
                                    : options.CountKept(KeptPlace::kHost, options.max_micro_batches);
   setting.units = static_cast<int64_t>(options.updates.size());
   setting.pin = flags.pin;
+  setting.checkpoint_interval = flags.checkpoint_interval;
   setting.without = flags.without;
   setting.folded = flags.folded_store > 0;
   setting.commit = flags.commit;
@@ -191,10 +207,13 @@ absl::StatusOr<BenchmarkSetup> SetUpBenchmark(const BenchmarkFlags& flags,
   BenchmarkSetup setup;
   MT_ASSIGN_OR_RETURN(ModelConfig shape, ShapeByName(flags.shape));
   MT_ASSIGN_OR_RETURN(setup.config, Resized(std::move(shape), flags.layers, flags.width));
-  setup.layout = MakeModelLayout(setup.config);
+  MT_RETURN_IF_ERROR(CheckInterval(flags, setup.config.layer_count));
+  setup.layers_per_unit = flags.checkpoint_interval;
+  setup.fold_layers = FoldedUnits(flags.folded_store, setup.layers_per_unit);
+  setup.layout = GroupLayers(MakeModelLayout(setup.config), setup.layers_per_unit);
   setup.compute = ComputeSettingOf(flags, machine.backend);
   setup.step = {.rows = flags.tokens / flags.sequence_length, .row_tokens = flags.sequence_length};
-  if (const int64_t needed_bytes = StoreBytes(flags, setup) + SlabPool::Bytes(setup.layout);
+  if (const int64_t needed_bytes = StoreBytes(setup) + SlabPool::Bytes(setup.layout);
       needed_bytes > machine.host_bytes) {
     return absl::ResourceExhaustedError(
         absl::StrCat("the host store takes ", FormatBytes(needed_bytes), " of ",
@@ -205,9 +224,12 @@ absl::StatusOr<BenchmarkSetup> SetUpBenchmark(const BenchmarkFlags& flags,
       setup.config, setup.compute,
       {.document_tokens = flags.sequence_length, .row_tokens = flags.sequence_length});
   const PinMode pin = PinByName(flags.pin);
+  const MachineSpeeds speeds =
+      pin == PinMode::kSlabs ? ThroughSlabs(machine.speeds) : machine.speeds;
   std::optional<Placement> placement =
-      ChoosePlacement(setup.config, setup.layout, request, memory,
-                      pin == PinMode::kSlabs ? ThroughSlabs(machine.speeds) : machine.speeds);
+      setup.layers_per_unit == 1
+          ? ChoosePlacement(setup.config, setup.layout, request, memory, speeds)
+          : ChooseGroupedPlacement(setup.config, setup.layers_per_unit, request, memory, speeds);
   if (!placement) {
     return absl::ResourceExhaustedError(absl::StrCat("no placement of this shape and step fits ",
                                                      FormatBytes(machine.device_bytes),
@@ -216,7 +238,7 @@ absl::StatusOr<BenchmarkSetup> SetUpBenchmark(const BenchmarkFlags& flags,
   setup.placement = std::move(*placement);
   setup.placement.pipeline.pin = pin;
   setup.planned_host_bytes =
-      StoreBytes(flags, setup) +
+      StoreBytes(setup) +
       PinnedArena::Bytes(MapDeviceMemory(setup.layout, setup.placement.pipeline).host_parts) +
       SlabPool::Bytes(setup.layout);
   setup.setting = SettingOf(flags, setup);

@@ -21,7 +21,9 @@ struct BenchmarkSetup {
   ModelConfig config;
   ComputeSetting compute;
   StepRows step;
-  ModelLayout layout;
+  ModelLayout layout;       // of groups of layers_per_unit
+  int layers_per_unit = 1;  // layers from one kept boundary to the next
+  int fold_layers = 0;      // units of layers that have host memory; 0: all
   Placement placement;
   int64_t planned_host_bytes = 0;  // of store, stash and slabs; the process has more
   BenchmarkSetting setting;        // without machine and backend's name

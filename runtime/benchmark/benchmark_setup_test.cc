@@ -1,6 +1,7 @@
 #include "runtime/benchmark/benchmark_setup.h"
 
 #include "gtest/gtest.h"
+#include "runtime/pipeline/device_memory.h"
 
 namespace megatrain {
 namespace {
@@ -62,6 +63,24 @@ TEST(BenchmarkSetupTest, WhatIsLeftOutIsNotPlaced) {
   EXPECT_EQ(setup.setting.device_state_units, 0);
   EXPECT_EQ(setup.setting.bus_update_units, 0);
   EXPECT_EQ(setup.setting.without, Ablations());
+}
+
+TEST(BenchmarkSetupTest, GroupsOfLayersStayWithinTheDevice) {
+  BenchmarkMachine gpu = LargeGpu();
+  gpu.device_bytes = int64_t{60} << 30;
+  for (const int interval : {2, 4, 7}) {
+    BenchmarkFlags flags;
+    flags.checkpoint_interval = interval;
+    const BenchmarkSetup setup = SetUpBenchmark(flags, gpu).value();
+    EXPECT_EQ(setup.setting.units, 28 / interval + 2);
+    EXPECT_EQ(setup.setting.keep, "nothing");
+    EXPECT_EQ(setup.setting.order, "layer_major");
+    EXPECT_LE(MapDeviceMemory(setup.layout, setup.placement.pipeline).bytes.total(),
+              gpu.device_bytes);
+  }
+  BenchmarkFlags flags;
+  flags.checkpoint_interval = 3;
+  EXPECT_EQ(SetUpBenchmark(flags, gpu).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
 TEST(BenchmarkSetupTest, WhatCannotBeRunIsRefused) {

@@ -77,6 +77,7 @@ void AddSetting(const BenchmarkSetting& setting, nlohmann::ordered_json& line) {
   line["host_boundary_layers"] = setting.host_boundary_layers;
   line["host_kept_micro_batches"] = setting.host_kept_micro_batches;
   line["pin"] = setting.pin;
+  line["checkpoint_interval"] = setting.checkpoint_interval;
   line["folded"] = setting.folded;
   line["without"] = setting.without;
 }

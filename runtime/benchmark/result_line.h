@@ -43,6 +43,7 @@ struct BenchmarkSetting {
   int64_t host_boundary_layers = 0;
   int64_t host_kept_micro_batches = 0;
   std::string pin;
+  int64_t checkpoint_interval = 1;
   std::vector<std::string> without;
   bool folded = false;
   std::string backend;

@@ -7,6 +7,7 @@
 #include "runtime/base/status_macros.h"
 #include "runtime/device/copy_speed.h"
 #include "runtime/device/slab_launcher.h"
+#include "runtime/model/layer_groups.h"
 #include "runtime/pipeline/slab_pool.h"
 
 namespace megatrain {
@@ -41,8 +42,10 @@ absl::StatusOr<std::unique_ptr<ModelSession>> ModelSession::Create(const ModelCo
                                                                    const Options& options,
                                                                    ComputeBackend& backend,
                                                                    Clock& clock) {
+  const ModelLayout layers = MakeModelLayout(config);
+  const int size = options.layers_per_unit;
   std::unique_ptr<ModelSession> session(
-      new ModelSession(MakeModelLayout(config), options.optimizer_threads, backend, clock));
+      new ModelSession(GroupLayers(layers, size), options.optimizer_threads, backend, clock));
   MT_ASSIGN_OR_RETURN(session->device_, backend.MakeDevice(clock));
   session->math_ = backend.MakeMath();
   const HostStore::Options store_options{
@@ -50,7 +53,11 @@ absl::StatusOr<std::unique_ptr<ModelSession>> ModelSession::Create(const ModelCo
       .fold_layers = options.fold_layers};
   MT_ASSIGN_OR_RETURN(session->store_, HostStore::Create(session->layout_, store_options));
   MT_ASSIGN_OR_RETURN(session->templates_,
-                      backend.MakeTemplates(config, session->layout_, options.templates));
+                      backend.MakeTemplates(config, layers, options.templates));
+  if (size > 1) {
+    session->templates_ =
+        MakeGroupTemplates(std::move(session->templates_), layers, size, options.templates.dtype);
+  }
   return session;
 }
 

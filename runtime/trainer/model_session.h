@@ -27,7 +27,8 @@ class ModelSession {
   struct Options {
     int optimizer_threads = 1;
     ComputeBackend::TemplateOptions templates;
-    int fold_layers = 0;  // HostStore's: layers share the memory of so many; 0: none do
+    int fold_layers = 0;  // HostStore's: units of layers share the memory of so many; 0: none do
+    int layers_per_unit = 1;  // more for measuring: GroupLayers
   };
 
   // With all weights zero. Requires a config that can be trained; `backend` and `clock` outlive the
