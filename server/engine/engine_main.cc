@@ -16,6 +16,7 @@
 #include "CLI/CLI.hpp"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "grpcpp/grpcpp.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/posix_file_system.h"
@@ -148,7 +149,8 @@ absl::Status Serve(const Flags& flags, const BackendFactories& factories, const 
     const SignalThread signal_thread(signals, service);
     service.RunJobs();
   }
-  server->Shutdown();
+  // At once: a client that waits for nothing would take seconds to see that this one ends.
+  server->Shutdown(absl::ToChronoTime(clock.WallNow()));
   return absl::OkStatus();
 }
 

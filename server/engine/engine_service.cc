@@ -25,6 +25,7 @@ void EngineService::RunJobs() {
     // Only now, so that a client that has seen the end can start the next job at once.
     call->End(call->cancelled() ? grpc::Status(grpc::StatusCode::CANCELLED, "the job was stopped")
                                 : grpc::Status::OK);
+    call->WaitUntilDone();
   }
 }
 

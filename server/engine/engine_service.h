@@ -28,7 +28,8 @@ class EngineService final : public engine::v1::EngineService::CallbackService {
   // Refers to `trainer` and `clock`.
   EngineService(const Options& options, Trainer& trainer, const Clock& clock);
 
-  // Runs the jobs of RunJob calls, one after another, until Stop.
+  // Runs the jobs of RunJob calls, one after another, until Stop. When it returns, what they told
+  // is on its way to their clients.
   void RunJobs() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Ends RunJobs: a running job that has a folder of checkpoints saves its state and stops; without

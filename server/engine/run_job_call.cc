@@ -36,6 +36,20 @@ void RunJobCall::End(const grpc::Status& status) {
   Advance();
 }
 
+void RunJobCall::WaitUntilDone() {
+  MutexLock lock(&mutex_);
+  while (!done_) {
+    done_changed_.Wait(&mutex_);
+  }
+}
+
+void RunJobCall::OnDone() {
+  const std::shared_ptr<RunJobCall> self = std::move(self_);  // until the lock is given back
+  MutexLock lock(&mutex_);
+  done_ = true;
+  done_changed_.NotifyAll();
+}
+
 void RunJobCall::Cancel() {
   MutexLock lock(&mutex_);
   cancelled_ = true;

@@ -29,6 +29,9 @@ class RunJobCall final : public grpc::ServerWriteReactor<engine::v1::RunJobEvent
   // Ends the call with `status` once everything queued is written. Nothing is sent after it.
   void End(const grpc::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // Blocks until everything is on its way to the client, or the client is gone. After End.
+  void WaitUntilDone() ABSL_LOCKS_EXCLUDED(mutex_);
+
   // Remembers that a checkpoint is asked for, until it is taken. A later request replaces an
   // earlier one, but a then_stop stays.
   void RequestSave(SaveRequest request) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -50,7 +53,7 @@ class RunJobCall final : public grpc::ServerWriteReactor<engine::v1::RunJobEvent
 
   void OnWriteDone(bool ok) override ABSL_LOCKS_EXCLUDED(mutex_);
   void OnCancel() override { Cancel(); }
-  void OnDone() override { self_.reset(); }
+  void OnDone() override ABSL_LOCKS_EXCLUDED(mutex_);
 
   void Advance() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -68,6 +71,8 @@ class RunJobCall final : public grpc::ServerWriteReactor<engine::v1::RunJobEvent
   bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
   bool finished_ ABSL_GUARDED_BY(mutex_) = false;
+  ConditionVariable done_changed_;
+  bool done_ ABSL_GUARDED_BY(mutex_) = false;
   grpc::Status end_status_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -98,8 +98,9 @@ class HoldingTest(FullDisk):
 
     def make_job(self, *settings: str) -> str:
         flags = [flag for setting in settings for flag in ("--set", setting)]
-        command = ("submit", self.world.job_file(steps=600), "-o", "name", *flags)
-        return self.world.must(*command).out.strip()
+        return self.world.must(
+            "submit", self.world.job_file(steps=600), "-o", "name", *flags
+        ).out.strip()
 
     def wait_until_it_holds(self, name: str) -> None:
         wait_until(f"{name} holds", lambda: self.world.job(name).get("phase") == "holding")
