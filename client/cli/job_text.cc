@@ -125,6 +125,9 @@ std::vector<std::pair<std::string, std::string>> JobFacts(const v1::Job& job, ab
   if (job.attempt() > 1) {
     facts.emplace_back("attempt", absl::StrCat(job.attempt()));
   }
+  if (job.spec().priority() != 0) {
+    facts.emplace_back("priority", absl::StrCat(job.spec().priority()));
+  }
   facts.emplace_back("model", job.spec().model());
   facts.emplace_back("data set", job.spec().dataset());
   facts.emplace_back("output",

@@ -45,7 +45,9 @@ void ProgressView::AddStep(const v1::StepRecord& step) {
   if (!step.skipped()) {
     losses_.push_back(step.loss());
   }
-  recent_.push_back(step);
+  if (step.step_seconds() > 0) {  // else nobody knows how long it took
+    recent_.push_back(step);
+  }
   if (losses_.size() > kSparklinePoints) {
     losses_.pop_front();
   }

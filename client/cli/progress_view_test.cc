@@ -53,6 +53,9 @@ TEST(ProgressViewTest, TellsStepLossSpeedAndTimeLeft) {
   for (int i = 1; i <= 30; ++i) {
     view.AddStep(Step(i, 4.0 / i));
   }
+  v1::StepRecord remembered = Step(30, 4.0 / 30);  // by a checkpoint, which knows no times
+  remembered.set_step_seconds(0);
+  view.AddStep(remembered);
   EXPECT_EQ(view.Words(), "step 30/120, loss 0.1333, 1000 tokens/s, 45 s left");
 }
 

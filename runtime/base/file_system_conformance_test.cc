@@ -1,8 +1,10 @@
 // One suite for every FileSystem, and what only the faulty one does.
 
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <memory>
 #include <span>
 #include <string>
@@ -14,6 +16,22 @@
 #include "runtime/base/faulty_file_system.h"
 #include "runtime/base/file_system.h"
 #include "runtime/base/posix_file_system.h"
+
+namespace {
+
+// Paths of what this process synced, in order.
+std::vector<std::string>& SyncedPaths() {
+  static auto& paths = *new std::vector<std::string>();
+  return paths;
+}
+
+}  // namespace
+
+// In place of the C library's: does the same, and remembers it.
+extern "C" int fsync(int fd) {
+  SyncedPaths().push_back(std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(fd)));
+  return static_cast<int>(::syscall(SYS_fsync, fd));
+}
 
 namespace megatrain {
 namespace {
@@ -106,6 +124,14 @@ TEST_P(FileSystemTest, MakesListsAndRemovesFolders) {
   EXPECT_THAT(*disk().ListFolder(folder_ + "/x"), ElementsAre("a", "b", "y"));
   ASSERT_TRUE(disk().RemoveTree(folder_ + "/x").ok());
   EXPECT_FALSE(disk().Exists(folder_ + "/x"));
+}
+
+TEST_P(FileSystemTest, NewFoldersOutliveALossOfPower) {
+  ASSERT_TRUE(disk().MakeFolders(folder_ + "/x").ok());
+  SyncedPaths().clear();
+  ASSERT_TRUE(disk().MakeFolders(folder_ + "/x/y/z").ok());
+  const std::string folder = std::filesystem::canonical(folder_);
+  EXPECT_THAT(SyncedPaths(), ElementsAre(folder + "/x", folder + "/x/y"));
 }
 
 TEST_P(FileSystemTest, MakesNoFolderInPlaceOfAFile) {

@@ -51,6 +51,12 @@ class PosixWritableFile final : public WritableFile {
   FileDescriptor file_;
 };
 
+// Of a path that does not end in a slash.
+std::string FolderOf(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  return slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<WritableFile>> PosixFileSystem::OpenForWriting(
@@ -120,7 +126,9 @@ absl::Status PosixFileSystem::MakeFolders(const std::string& path) {
   // From the outermost on; an existing folder is left as it is, with its mode.
   for (size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
     const std::string folder = path.substr(0, end);
-    if (::mkdir(folder.c_str(), 0750) != 0 && errno != EEXIST) {
+    if (::mkdir(folder.c_str(), 0750) == 0) {
+      MT_RETURN_IF_ERROR(SyncFolder(FolderOf(folder)));
+    } else if (errno != EEXIST) {
       return PathError("make the folder", folder, errno);
     }
     if (end == std::string::npos) break;

@@ -13,7 +13,8 @@
 namespace megatrain {
 
 // The machine's disks. Files are opened close-on-exec and made with mode 0640, folders with 0750,
-// both less the process's umask. Thread-safe: holds no state.
+// both less the process's umask; folders are durable once they are made. Thread-safe: holds no
+// state.
 class PosixFileSystem final : public FileSystem {
  public:
   absl::StatusOr<std::unique_ptr<WritableFile>> OpenForWriting(const std::string& path,

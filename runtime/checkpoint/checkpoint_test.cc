@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -21,6 +22,7 @@
 #include "runtime/checkpoint/load_checkpoint.h"
 #include "runtime/checkpoint/manifest.h"
 #include "runtime/checkpoint/state_files.h"
+#include "runtime/checkpoint/training_log.h"
 #include "runtime/checkpoint/verify_checkpoint.h"
 #include "runtime/checkpoint/write_checkpoint.h"
 #include "runtime/config/model_layout.h"
@@ -90,7 +92,7 @@ class CheckpointTest : public testing::Test {
   }
 
   absl::StatusOr<WrittenCheckpoint> Save(int64_t step, FileSystem& files) {
-    return WriteCheckpoint(*store_, ManifestOf(step), folder_, files);
+    return WriteCheckpoint(*store_, ManifestOf(step), folder_, files, log_);
   }
 
   // The state of each step that is there and can be loaded.
@@ -115,6 +117,7 @@ class CheckpointTest : public testing::Test {
   }
 
   ModelLayout layout_ = MakeLayout({192, 1088, 64});
+  TrainingLog log_ = {{.step = 1, .loss = 2.5, .gradient_norm = 0.5, .learning_rate = 1e-3}};
   const std::string folder_;
   PosixFileSystem posix_;
   std::unique_ptr<HostStore> store_;
@@ -143,6 +146,36 @@ TEST_F(CheckpointTest, ComesBackWithItsBits) {
   }
   EXPECT_EQ(on_disk, opened->SizeBytes());
   EXPECT_LE(on_disk, CheckpointBytesOnDisk(UnitElements(layout_)));
+}
+
+TEST_F(CheckpointTest, TheLogComesBackWithItsBitsAndIsBounded) {
+  Fill(1);
+  log_.clear();
+  const auto without = Save(1, posix_);
+  ASSERT_TRUE(without.ok());
+  EXPECT_TRUE(ReadTrainingLog(without->checkpoint, posix_)->empty());
+  for (int64_t step = 1; step <= kMaxLogEntries + 2; ++step) {
+    AddToLog({.kind = LogEntry::Kind::kSkippedStep,
+              .step = step,
+              .loss = std::nan(""),
+              .gradient_norm = 1.0 / static_cast<double>(step),
+              .learning_rate = 0.1,
+              .token_count = 7,
+              .loss_token_count = 5},
+             log_);
+  }
+  const auto written = Save(kMaxLogEntries + 2, posix_);
+  ASSERT_TRUE(written.ok()) << written.status();
+  EXPECT_LE(written->checkpoint.SizeBytes(), CheckpointBytesOnDisk(UnitElements(layout_)));
+  const auto log = ReadTrainingLog(written->checkpoint, posix_);
+  ASSERT_TRUE(log.ok()) << log.status();
+  ASSERT_EQ(static_cast<int64_t>(log->size()), kMaxLogEntries);
+  EXPECT_EQ(log->front().step, 3) << "the newest are kept";
+  EXPECT_EQ(SerializeTrainingLog(*log), SerializeTrainingLog(log_));
+  ASSERT_EQ(LoadAll().size(), 2u);
+
+  std::ofstream(written->checkpoint.path + "/" + kTrainingLogName) << "short";
+  EXPECT_TRUE(absl::IsDataLoss(ReadTrainingLog(written->checkpoint, posix_).status()));
 }
 
 // R13: whatever the store held before.

@@ -31,13 +31,14 @@ absl::Status ReadElements(const ReadableFile& file, int64_t offset_bytes, void* 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<CheckpointWeights>> CheckpointWeights::Open(
-    const Checkpoint& checkpoint, const ModelLayout& layout, FileSystem& files) {
+    const Checkpoint& checkpoint, const ModelLayout& layout, FileSystem& files,
+    const ByteProgress& verifying) {
   const std::vector<int64_t> unit_elements = UnitElements(layout);
   if (checkpoint.manifest.unit_elements != unit_elements) {
     return absl::FailedPreconditionError(
         absl::StrCat(checkpoint.path, ": is of a model of another shape"));
   }
-  MT_RETURN_IF_ERROR(VerifyWeights(checkpoint, kVerifyThreads, files));
+  MT_RETURN_IF_ERROR(VerifyWeights(checkpoint, kVerifyThreads, files, verifying));
   std::unique_ptr<CheckpointWeights> weights(new CheckpointWeights());
   const StateFile& hi = FileOf(HostStore::Plane::kHi);
   const StateFile& lo = FileOf(HostStore::Plane::kLo);

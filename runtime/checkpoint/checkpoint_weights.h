@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "runtime/base/byte_progress.h"
 #include "runtime/base/file_system.h"
 #include "runtime/checkpoint/checkpoint_folder.h"
 #include "runtime/config/model_layout.h"
@@ -18,11 +19,12 @@ namespace megatrain {
 // host store.
 class CheckpointWeights final : public WeightSource {
  public:
-  // Compares the checksums of the weights first: DATA_LOSS names what is damaged.
+  // Compares the checksums of the weights first, of which `verifying` hears, and which its error
+  // ends: DATA_LOSS names what is damaged.
   // FAILED_PRECONDITION for a checkpoint of a model of another shape.
-  static absl::StatusOr<std::unique_ptr<CheckpointWeights>> Open(const Checkpoint& checkpoint,
-                                                                 const ModelLayout& layout,
-                                                                 FileSystem& files);
+  static absl::StatusOr<std::unique_ptr<CheckpointWeights>> Open(
+      const Checkpoint& checkpoint, const ModelLayout& layout, FileSystem& files,
+      const ByteProgress& verifying = nullptr);
 
   absl::StatusOr<int64_t> Encode(int unit, int64_t first_element, TensorDtype dtype,
                                  std::span<char> bytes) override;

@@ -2,27 +2,26 @@
 #define RUNTIME_CHECKPOINT_CHUNK_CHECK_H_
 
 #include <cstdint>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "runtime/checkpoint/checkpoint_folder.h"
 #include "runtime/checkpoint/chunk_threads.h"
 #include "runtime/checkpoint/manifest.h"
 
 namespace megatrain {
 
-// Whether what was read of a chunk has the checksum that it must have; `chunk.file` is an index of
-// the manifest's files. DATA_LOSS names the place.
-inline absl::Status CheckChunk(const Checkpoint& checkpoint, const FileChunk& chunk,
-                               uint32_t found) {
-  const CheckpointFile& file = checkpoint.manifest.files[chunk.file];
+// Whether what was read of a chunk of `file`, below `folder`, has the checksum that it must have.
+// DATA_LOSS names the place.
+inline absl::Status CheckChunk(const std::string& folder, const CheckpointFile& file,
+                               const FileChunk& chunk, uint32_t found) {
   if (file.chunk_crc32c[chunk.index] == found) {
     return absl::OkStatus();
   }
-  return absl::DataLossError(
-      absl::StrCat(checkpoint.path, "/", file.name, ": bytes ", chunk.offset_bytes, " to ",
-                   chunk.offset_bytes + chunk.size_bytes - 1,
-                   " are damaged: they do not have the checksum that ", kManifestName, " gives"));
+  return absl::DataLossError(absl::StrCat(folder, "/", file.name, ": bytes ", chunk.offset_bytes,
+                                          " to ", chunk.offset_bytes + chunk.size_bytes - 1,
+                                          " are damaged: they do not have the checksum that ",
+                                          kManifestName, " gives"));
 }
 
 }  // namespace megatrain

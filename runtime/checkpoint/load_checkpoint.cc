@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <memory>
 #include <span>
 #include <string>
@@ -12,25 +13,33 @@
 #include "runtime/base/status_macros.h"
 #include "runtime/checkpoint/chunk_check.h"
 #include "runtime/checkpoint/chunk_threads.h"
+#include "runtime/checkpoint/manifest.h"
 #include "runtime/checkpoint/state_files.h"
 #include "runtime/checkpoint/write_checkpoint.h"
 
 namespace megatrain {
 namespace {
 
-// Files of the manifest and kStateFiles are one by one the same: both are sorted by name.
-absl::Status CheckShape(const Checkpoint& checkpoint, std::span<const int64_t> unit_elements) {
+// What the manifest says of kStateFiles, one by one.
+absl::StatusOr<std::vector<CheckpointFile>> FindStateFiles(const Checkpoint& checkpoint,
+                                                           std::span<const int64_t> unit_elements) {
   const CheckpointManifest& manifest = checkpoint.manifest;
-  bool same = std::equal(unit_elements.begin(), unit_elements.end(), manifest.unit_elements.begin(),
-                         manifest.unit_elements.end()) &&
-              manifest.files.size() == kStateFiles.size();
-  for (size_t i = 0; same && i < kStateFiles.size(); ++i) {
-    same = manifest.files[i].name == kStateFiles[i].name &&
-           manifest.files[i].size_bytes == StateFileBytes(kStateFiles[i], unit_elements);
+  std::vector<CheckpointFile> found;
+  for (const StateFile& state : kStateFiles) {
+    const int64_t size_bytes = StateFileBytes(state, unit_elements);
+    std::copy_if(manifest.files.begin(), manifest.files.end(), std::back_inserter(found),
+                 [&](const CheckpointFile& file) {
+                   return file.name == state.name && file.size_bytes == size_bytes;
+                 });
   }
-  return same ? absl::OkStatus()
-              : absl::FailedPreconditionError(absl::StrCat(
-                    checkpoint.path, ": is of a model of another shape than the job's"));
+  const bool same = std::equal(unit_elements.begin(), unit_elements.end(),
+                               manifest.unit_elements.begin(), manifest.unit_elements.end()) &&
+                    found.size() == kStateFiles.size();
+  if (!same) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(checkpoint.path, ": is of a model of another shape than the job's"));
+  }
+  return found;
 }
 
 void ZeroMoments(std::span<const int64_t> unit_elements, HostStore& store) {
@@ -48,7 +57,8 @@ absl::Status LoadCheckpoint(const Checkpoint& checkpoint, LoadedState loaded,
                             const ModelLayout& layout, HostStore& store, FileSystem& files,
                             const ByteProgress& progress) {
   const std::vector<int64_t> unit_elements = UnitElements(layout);
-  MT_RETURN_IF_ERROR(CheckShape(checkpoint, unit_elements));
+  MT_ASSIGN_OR_RETURN(const std::vector<CheckpointFile> known,
+                      FindStateFiles(checkpoint, unit_elements));
   std::vector<std::unique_ptr<ReadableFile>> opened;
   std::vector<int64_t> sizes;
   for (const StateFile& file : kStateFiles) {
@@ -73,7 +83,7 @@ absl::Status LoadCheckpoint(const Checkpoint& checkpoint, LoadedState loaded,
                                           at += static_cast<int64_t>(piece.size());
                                           return absl::OkStatus();
                                         }));
-        return CheckChunk(checkpoint, chunk, crc);
+        return CheckChunk(checkpoint.path, known[chunk.file], chunk, crc);
       },
       progress);
 }

@@ -28,7 +28,7 @@ constexpr int64_t kMaxBytes = int64_t{1} << 60;
 // The names in order of the enum's values.
 template <size_t kCount>
 using Names = const char* const[kCount];
-constexpr Names<5> kTriggers = {"periodic", "manual", "pause", "drain", "final"};
+constexpr Names<6> kTriggers = {"periodic", "manual", "pause", "drain", "final", "preempt"};
 constexpr Names<2> kDtypes = {"fp32", "bf16"};
 constexpr Names<3> kShapes = {"constant", "linear", "cosine"};
 
@@ -38,7 +38,7 @@ std::string NameOf(Names<kCount>& names, Value value) {
 }
 
 template <typename Value, size_t kCount>
-Value ReadName(JsonObjectFields& fields, const char* name, Names<kCount>& names) {
+Value ReadName(JsonFields& fields, const char* name, Names<kCount>& names) {
   const std::string text = fields.Text(name);
   for (size_t i = 0; i < kCount; ++i) {
     if (text == names[i]) {
@@ -61,12 +61,12 @@ Json MarkToJson(const std::optional<EvaluationMark>& mark) {
   return mark ? Json{{"step", mark->step}, {"loss", mark->loss}} : Json(nullptr);
 }
 
-std::optional<EvaluationMark> ReadMark(JsonObjectFields& fields, const char* name) {
+std::optional<EvaluationMark> ReadMark(JsonFields& fields, const char* name) {
   const nlohmann::json& value = fields.Any(name);
   if (value.is_null()) {
     return std::nullopt;
   }
-  JsonObjectFields mark(value, absl::StrCat(fields.where(), name, "."));
+  JsonFields mark(value, absl::StrCat(fields.where(), name, "."));
   EvaluationMark result{.step = mark.Number("step", 0, kMaxSteps),
                         .loss = std::numeric_limits<double>::quiet_NaN()};
   if (!mark.Any("loss").is_null()) {
@@ -87,7 +87,7 @@ Json ProgressToJson(const TrainingProgress& progress) {
           {"stopped_early", progress.stopped_early}};
 }
 
-TrainingProgress ReadProgress(JsonObjectFields fields, JsonObjectFields& parent) {
+TrainingProgress ReadProgress(JsonFields fields, JsonFields& parent) {
   TrainingProgress progress;
   progress.step = fields.Number("step", 0, kMaxSteps);
   progress.update_count = fields.Number("update_count", 0, progress.step);
@@ -115,7 +115,7 @@ Json OrderToJson(const TrainingOrder& order) {
           {"compute_dtype", NameOf(kDtypes, order.compute_dtype)}};
 }
 
-TrainingOrder ReadOrder(JsonObjectFields fields, JsonObjectFields& parent) {
+TrainingOrder ReadOrder(JsonFields fields, JsonFields& parent) {
   TrainingOrder order{.model_fingerprint = fields.Text("model_fingerprint"),
                       .data_fingerprint = fields.Text("data_fingerprint"),
                       .validation_fingerprint = fields.Text("validation_fingerprint"),
@@ -138,7 +138,7 @@ Json ScheduleToJson(const LearningRateSchedule& schedule) {
           {"total_steps", schedule.total_steps}};
 }
 
-LearningRateSchedule ReadSchedule(JsonObjectFields fields, JsonObjectFields& parent) {
+LearningRateSchedule ReadSchedule(JsonFields fields, JsonFields& parent) {
   LearningRateSchedule schedule{.shape = ReadName<LearningRateShape>(fields, "name", kShapes),
                                 .peak = fields.Real("learning_rate"),
                                 .floor_ratio = fields.Real("floor_ratio"),
@@ -156,8 +156,7 @@ Json FileToJson(const CheckpointFile& file) {
   return {{"size_bytes", file.size_bytes}, {"crc32c", Hex(file.crc32c)}, {"chunk_crc32c", chunks}};
 }
 
-CheckpointFile ReadFile(const std::string& name, JsonObjectFields fields,
-                        JsonObjectFields& parent) {
+CheckpointFile ReadFile(const std::string& name, JsonFields fields, JsonFields& parent) {
   CheckpointFile file{.name = name,
                       .size_bytes = fields.Number("size_bytes", 0, kMaxBytes),
                       .crc32c = FromHex(fields.HexDigest("crc32c", kCrcDigits)),
@@ -240,7 +239,7 @@ std::string SerializeManifest(const CheckpointManifest& manifest) {
 absl::StatusOr<CheckpointManifest> ParseCheckpointManifest(std::string_view text) {
   MT_RETURN_IF_ERROR(CheckOwnChecksum(text));
   MT_ASSIGN_OR_RETURN(const nlohmann::json json, ParseBoundedJson(text, kLimits));
-  JsonObjectFields fields(json, "");
+  JsonFields fields(json, "");
   const int64_t format = fields.Number("format", 1, INT64_MAX);
   if (format > kFormat) {
     return absl::UnimplementedError(absl::StrCat("format is ", format, " but this version reads ",
@@ -261,7 +260,7 @@ absl::StatusOr<CheckpointManifest> ParseCheckpointManifest(std::string_view text
     fields.Refuse(is_count ? "" : "unit_elements holds what is no count");
     manifest.unit_elements.push_back(is_count ? unit.get<int64_t>() : 0);
   }
-  JsonObjectFields files = fields.Object("files");
+  JsonFields files = fields.Object("files");
   for (const auto& [name, value] : files.object().items()) {
     manifest.files.push_back(ReadFile(name, files.Object(name.c_str()), fields));
   }

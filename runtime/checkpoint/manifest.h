@@ -26,9 +26,9 @@ inline constexpr char kManifestName[] = "manifest.json";
 inline constexpr int64_t kCheckpointChunkBytes = int64_t{16} << 20;
 
 // Why a checkpoint was written.
-enum class CheckpointTrigger { kPeriodic, kManual, kPause, kDrain, kFinal };
+enum class CheckpointTrigger { kPeriodic, kManual, kPause, kDrain, kFinal, kPreempt };
 
-// `periodic`, `manual`, `pause`, `drain`, `final`.
+// `periodic`, `manual`, `pause`, `drain`, `final`, `preempt`.
 std::string_view TriggerName(CheckpointTrigger trigger);
 
 // How an evaluation ended, and after which step.

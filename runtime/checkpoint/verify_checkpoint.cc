@@ -26,7 +26,7 @@ bool IsWeights(const std::string& name) {
 }
 
 absl::Status VerifyFiles(const Checkpoint& checkpoint, bool (*is_checked)(const std::string&),
-                         int threads, FileSystem& files) {
+                         int threads, FileSystem& files, const ByteProgress& progress) {
   std::vector<std::unique_ptr<ReadableFile>> opened;
   std::vector<int64_t> sizes;
   for (const CheckpointFile& file : checkpoint.manifest.files) {
@@ -49,21 +49,27 @@ absl::Status VerifyFiles(const Checkpoint& checkpoint, bool (*is_checked)(const 
       return absl::ResourceExhaustedError("no memory to verify a checkpoint with");
     }
   }
-  return ForEachChunk(chunks, threads, [&](const FileChunk& chunk, int thread) {
-    const std::span<char> buffer(buffers[thread].get(), static_cast<size_t>(chunk.size_bytes));
-    MT_RETURN_IF_ERROR(opened[chunk.file]->ReadAt(chunk.offset_bytes, buffer));
-    return CheckChunk(checkpoint, chunk, Crc32c({buffer.data(), buffer.size()}));
-  });
+  return ForEachChunk(
+      chunks, threads,
+      [&](const FileChunk& chunk, int thread) {
+        const std::span<char> buffer(buffers[thread].get(), static_cast<size_t>(chunk.size_bytes));
+        MT_RETURN_IF_ERROR(opened[chunk.file]->ReadAt(chunk.offset_bytes, buffer));
+        return CheckChunk(checkpoint.path, checkpoint.manifest.files[chunk.file], chunk,
+                          Crc32c({buffer.data(), buffer.size()}));
+      },
+      progress);
 }
 
 }  // namespace
 
-absl::Status VerifyCheckpoint(const Checkpoint& checkpoint, int threads, FileSystem& files) {
-  return VerifyFiles(checkpoint, &IsAny, threads, files);
+absl::Status VerifyCheckpoint(const Checkpoint& checkpoint, int threads, FileSystem& files,
+                              const ByteProgress& progress) {
+  return VerifyFiles(checkpoint, &IsAny, threads, files, progress);
 }
 
-absl::Status VerifyWeights(const Checkpoint& checkpoint, int threads, FileSystem& files) {
-  return VerifyFiles(checkpoint, &IsWeights, threads, files);
+absl::Status VerifyWeights(const Checkpoint& checkpoint, int threads, FileSystem& files,
+                           const ByteProgress& progress) {
+  return VerifyFiles(checkpoint, &IsWeights, threads, files, progress);
 }
 
 }  // namespace megatrain

@@ -1,5 +1,6 @@
 #include "runtime/checkpoint/write_checkpoint.h"
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -13,15 +14,16 @@
 namespace megatrain {
 namespace {
 
-// The manifest but for its checksums, and what file systems add.
+// The log, the manifest but for its checksums, and what file systems add.
 constexpr int64_t kOverheadBytes = int64_t{1} << 20;
+static_assert(kMaxLogEntries * kLogEntryBytes <= kOverheadBytes * 7 / 8);
 constexpr int64_t kChecksumTextBytes = 16;
 
 // One save.
 class Writer {
  public:
   Writer(HostStore& store, CheckpointManifest manifest, std::string folder, FileSystem& files,
-         const ByteProgress& progress)
+         const TrainingLog& log, const ByteProgress& progress)
       : store_(store),
         manifest_(std::move(manifest)),
         folder_(std::move(folder)),
@@ -30,6 +32,7 @@ class Writer {
         replaced_(absl::StrCat(folder_, "/", kReplacedPrefix.data(), id_)),
         path_(absl::StrCat(folder_, "/", id_)),
         files_(files),
+        log_(log),
         progress_(progress) {}
 
   absl::StatusOr<WrittenCheckpoint> Run() {
@@ -54,6 +57,7 @@ class Writer {
   absl::Status WriteAndCommit() {
     MT_RETURN_IF_ERROR(files_.MakeFolders(temporary_));
     MT_RETURN_IF_ERROR(WritePlanes());
+    MT_RETURN_IF_ERROR(WriteLog());
     MT_RETURN_IF_ERROR(WriteManifest());
     MT_RETURN_IF_ERROR(files_.SyncFolder(temporary_));
     return Commit();
@@ -111,13 +115,34 @@ class Writer {
     }
   }
 
+  absl::Status WriteLog() {
+    if (log_.empty()) {
+      return absl::OkStatus();
+    }
+    const std::string bytes = SerializeTrainingLog(log_);
+    static_assert(kMaxLogEntries * kLogEntryBytes <= kCheckpointChunkBytes);
+    const uint32_t crc = Crc32c(bytes);
+    const CheckpointFile file{.name = kTrainingLogName,
+                              .size_bytes = static_cast<int64_t>(bytes.size()),
+                              .crc32c = crc,
+                              .chunk_crc32c = {crc}};
+    const auto place = std::find_if(manifest_.files.begin(), manifest_.files.end(),
+                                    [&](const auto& other) { return other.name > file.name; });
+    manifest_.files.insert(place, file);
+    return WriteFile(kTrainingLogName, bytes);
+  }
+
   absl::Status WriteManifest() {
     const std::string text = SerializeManifest(manifest_);
     manifest_bytes_ = static_cast<int64_t>(text.size());
+    return WriteFile(kManifestName, text);
+  }
+
+  absl::Status WriteFile(const char* name, const std::string& content) {
     MT_ASSIGN_OR_RETURN(
         const std::unique_ptr<WritableFile> file,
-        files_.OpenForWriting(absl::StrCat(temporary_, "/", kManifestName), /*append=*/false));
-    MT_RETURN_IF_ERROR(file->Append(text));
+        files_.OpenForWriting(absl::StrCat(temporary_, "/", name), /*append=*/false));
+    MT_RETURN_IF_ERROR(file->Append(content));
     MT_RETURN_IF_ERROR(file->Sync());
     return file->Close();
   }
@@ -157,6 +182,7 @@ class Writer {
   const std::string replaced_;
   const std::string path_;
   FileSystem& files_;
+  const TrainingLog& log_;
   const ByteProgress& progress_;
   int64_t manifest_bytes_ = 0;
   bool direct_ = false;
@@ -182,8 +208,9 @@ absl::Status CheckRoomForCheckpoints(const std::string& folder, int64_t needed_b
 
 absl::StatusOr<WrittenCheckpoint> WriteCheckpoint(HostStore& store, CheckpointManifest manifest,
                                                   const std::string& folder, FileSystem& files,
+                                                  const TrainingLog& log,
                                                   const ByteProgress& progress) {
-  return Writer(store, std::move(manifest), folder, files, progress).Run();
+  return Writer(store, std::move(manifest), folder, files, log, progress).Run();
 }
 
 }  // namespace megatrain

@@ -11,6 +11,7 @@
 #include "runtime/base/file_system.h"
 #include "runtime/checkpoint/checkpoint_folder.h"
 #include "runtime/checkpoint/manifest.h"
+#include "runtime/checkpoint/training_log.h"
 #include "runtime/hoststore/host_store.h"
 
 namespace megatrain {
@@ -34,14 +35,15 @@ struct WrittenCheckpoint {
 // Writes the store's state into `folder`, which is made: first as tmp-step-..., then, durable,
 // under its name, so that it is there complete or not at all. A checkpoint of that name is
 // replaced: it goes only when this one is durable. `manifest.files` is filled in here, and
-// unit_elements are the store's. Nobody changes the store meanwhile. No memory to speak of is
-// taken.
+// unit_elements are the store's. A log that is not empty becomes part of it. Nobody changes the
+// store meanwhile. No memory to speak of is taken.
 //
 // RESOURCE_EXHAUSTED, with sizes, for a disk without room; else what the disk gives. After an error
 // nothing of it is left, as far as the disk lets it be removed, and older checkpoints are as they
 // were.
 absl::StatusOr<WrittenCheckpoint> WriteCheckpoint(HostStore& store, CheckpointManifest manifest,
                                                   const std::string& folder, FileSystem& files,
+                                                  const TrainingLog& log = {},
                                                   const ByteProgress& progress = nullptr);
 
 }  // namespace megatrain

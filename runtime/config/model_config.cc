@@ -7,8 +7,8 @@
 #include "absl/strings/str_join.h"
 #include "nlohmann/json.hpp"
 #include "runtime/base/bounded_json.h"
+#include "runtime/base/json_fields.h"
 #include "runtime/base/status_macros.h"
-#include "runtime/config/json_fields.h"
 #include "runtime/config/model_family.h"
 #include "runtime/config/rope_config.h"
 
@@ -16,6 +16,8 @@ namespace megatrain {
 namespace {
 
 using nlohmann::json;
+
+constexpr char kFile[] = "config.json: ";
 
 // Far above every published model, and low enough that no count of parameters or bytes overflows.
 constexpr int64_t kMaxVocab = int64_t{1} << 24;
@@ -62,7 +64,7 @@ absl::StatusOr<const ModelFamily*> ReadFamily(const json& root) {
                                                  architecture,
                                                  "\"; known are: ", KnownArchitectures()));
   }
-  JsonFields fields(root);
+  JsonFields fields(root, kFile);
   // transformers chooses the code by model_type, so the two must agree.
   std::string model_type = fields.TextOr("model_type", family->model_type);
   if (model_type != family->model_type) {
@@ -74,16 +76,17 @@ absl::StatusOr<const ModelFamily*> ReadFamily(const json& root) {
 }
 
 void ReadShape(const ModelFamily& family, JsonFields& fields, ModelConfig* config) {
-  config->vocab_size = fields.Count("vocab_size", kMaxVocab);
-  config->hidden_size = fields.Count("hidden_size", kMaxHidden);
-  config->mlp_width = fields.Count("intermediate_size", kMaxWidth);
-  config->layer_count = fields.Count("num_hidden_layers", kMaxLayers);
-  config->head_count = fields.Count("num_attention_heads", kMaxHeads);
-  config->kv_head_count = family.kv_heads_optional
-                              ? fields.CountOr("num_key_value_heads", config->head_count, kMaxHeads)
-                              : fields.Count("num_key_value_heads", kMaxHeads);
-  config->max_positions = fields.Count("max_position_embeddings", kMaxPositions);
-  config->head_dim = fields.CountOr("head_dim", family.head_dim, kMaxHeadDim);
+  config->vocab_size = fields.Number("vocab_size", 1, kMaxVocab);
+  config->hidden_size = fields.Number("hidden_size", 1, kMaxHidden);
+  config->mlp_width = fields.Number("intermediate_size", 1, kMaxWidth);
+  config->layer_count = fields.Number("num_hidden_layers", 1, kMaxLayers);
+  config->head_count = fields.Number("num_attention_heads", 1, kMaxHeads);
+  config->kv_head_count =
+      family.kv_heads_optional
+          ? fields.NumberOr("num_key_value_heads", config->head_count, 1, kMaxHeads)
+          : fields.Number("num_key_value_heads", 1, kMaxHeads);
+  config->max_positions = fields.Number("max_position_embeddings", 1, kMaxPositions);
+  config->head_dim = fields.NumberOr("head_dim", family.head_dim, 1, kMaxHeadDim);
   if (!fields.status().ok()) {
     return;
   }
@@ -119,16 +122,16 @@ absl::Status ReadExperts(const ModelFamily& family, const json& root, JsonFields
   if (family.expert_count_key == nullptr) {
     return absl::OkStatus();
   }
-  config->moe.expert_count = fields.Count(family.expert_count_key, kMaxExperts);
-  config->moe.experts_per_token = fields.Count("num_experts_per_tok", kMaxExperts);
-  config->moe.expert_width = fields.Count(family.expert_width_key, kMaxWidth);
+  config->moe.expert_count = fields.Number(family.expert_count_key, 1, kMaxExperts);
+  config->moe.experts_per_token = fields.Number("num_experts_per_tok", 1, kMaxExperts);
+  config->moe.expert_width = fields.Number(family.expert_width_key, 1, kMaxWidth);
   config->moe.bias = family.expert_bias;
   if (fields.status().ok() && config->moe.experts_per_token > config->moe.expert_count) {
     fields.Refuse("num_experts_per_tok", "is greater than the number of experts");
   }
   const json dense_layers = root.value("mlp_only_layers", json());
   if ((!dense_layers.is_null() && dense_layers != json::array()) ||
-      fields.CountOr("decoder_sparse_step", 1, kMaxLayers) != 1) {
+      fields.NumberOr("decoder_sparse_step", 1, 1, kMaxLayers) != 1) {
     return absl::UnimplementedError(
         "config.json: mlp_only_layers or decoder_sparse_step: dense layers in a mixture of experts "
         "are not supported");
@@ -171,14 +174,14 @@ absl::Status ReadLayerTypes(const json& types, JsonFields& fields, ModelConfig* 
 
 absl::Status ReadWindows(const ModelFamily& family, JsonFields& fields, ModelConfig* config) {
   config->layer_uses_window.assign(config->layer_count, false);
-  int64_t window = fields.CountOr("sliding_window", 0, kMaxPositions);
+  int64_t window = fields.NumberOr("sliding_window", 0, 1, kMaxPositions);
   int64_t first_layer = 0;
   if (family.window == WindowRule::kOptIn) {
     // The family's default for max_window_layers is 28; a file that opts in says where.
     window = fields.FlagOr("use_sliding_window", false) ? window : 0;
     if (window > 0 && fields.Has("max_window_layers") &&
-        *fields.Find("max_window_layers") != json(0)) {
-      first_layer = fields.Count("max_window_layers", kMaxLayers);
+        fields.Any("max_window_layers") != json(0)) {
+      first_layer = fields.Number("max_window_layers", 1, kMaxLayers);
     }
   }
   if (family.window == WindowRule::kNever) {
@@ -187,8 +190,8 @@ absl::Status ReadWindows(const ModelFamily& family, JsonFields& fields, ModelCon
   for (int64_t layer = 0; window > 0 && layer < config->layer_count; ++layer) {
     config->layer_uses_window[layer] = LayerHasWindow(family.window, layer, first_layer);
   }
-  if (const json* types = fields.Find("layer_types"); types != nullptr) {
-    MT_RETURN_IF_ERROR(ReadLayerTypes(*types, fields, config));
+  if (const json& types = fields.Any("layer_types"); !types.is_null()) {
+    MT_RETURN_IF_ERROR(ReadLayerTypes(types, fields, config));
   }
   const auto& uses = config->layer_uses_window;
   const bool in_use = std::find(uses.begin(), uses.end(), true) != uses.end();
@@ -259,7 +262,7 @@ absl::StatusOr<ModelConfig> ParseModelConfig(std::string_view text) {
   ModelConfig config;
   config.architecture = family->architecture;
   config.model_type = family->model_type;
-  JsonFields fields(*root);
+  JsonFields fields(*root, kFile);
   ReadShape(*family, fields, &config);
   ReadBlocks(*family, fields, &config);
   MT_RETURN_IF_ERROR(ReadExperts(*family, *root, fields, &config));

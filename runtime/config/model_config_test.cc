@@ -204,7 +204,7 @@ TEST(ModelConfigTest, RefusesBadRopeByName) {
   EXPECT_THAT(ErrorOf(scaling({{"rope_type", "spiral"}})), HasSubstr("\"spiral\""));
   EXPECT_THAT(ErrorOf(scaling({{"rope_type", "linear"}})), HasSubstr("rope_scaling.factor"));
   EXPECT_THAT(ErrorOf(scaling({{"rope_type", "linear"}, {"factor", "2"}})),
-              HasSubstr("rope_scaling.factor is not a number"));
+              HasSubstr("rope_scaling.factor is string, no positive number"));
   EXPECT_THAT(ErrorOf(scaling(3)), HasSubstr("rope_scaling is not an object"));
   EXPECT_THAT(ErrorOf(With(Llama(), {{"rope_parameters", {{"rope_theta", 1e4}}}})),
               HasSubstr("both rope_scaling and rope_parameters"));
@@ -228,7 +228,7 @@ TEST(ModelConfigTest, NamesTheKeyThatIsWrong) {
   EXPECT_THAT(ErrorOf(With(Llama(), {{"vocab_size", 18446744073709551615u}})),
               HasSubstr("vocab_size is 18446744073709551615"));
   EXPECT_THAT(ErrorOf(With(Llama(), {{"tie_word_embeddings", "yes"}})),
-              HasSubstr("tie_word_embeddings is neither true nor false"));
+              HasSubstr("tie_word_embeddings is string, neither true nor false"));
   EXPECT_THAT(ErrorOf(With(Llama(), {{"num_key_value_heads", 5}})),
               HasSubstr("no multiple of num_key_value_heads"));
   EXPECT_THAT(ErrorOf(With(Llama(), {{"hidden_size", 2050}})), HasSubstr("hidden_size"));

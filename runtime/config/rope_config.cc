@@ -5,13 +5,15 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "runtime/base/json_fields.h"
 #include "runtime/base/status_macros.h"
-#include "runtime/config/json_fields.h"
 
 namespace megatrain {
 namespace {
 
 using nlohmann::json;
+
+constexpr char kFile[] = "config.json: ";
 
 struct Kind {
   RopeKind kind;
@@ -42,15 +44,16 @@ struct Source {
 };
 
 absl::StatusOr<Source> FindSource(const json& config) {
-  JsonFields fields(config);
+  JsonFields fields(config, kFile);
   const bool has_v4 = fields.Has("rope_scaling");
   if (has_v4 && fields.Has("rope_parameters")) {
     return absl::InvalidArgumentError(
         "config.json: has both rope_scaling and rope_parameters; keep the one that holds");
   }
-  Source source = {fields.Find("rope_scaling"), "rope_scaling"};
-  if (!has_v4) {
-    source = {fields.Find("rope_parameters"), "rope_parameters"};
+  Source source;
+  source.name = has_v4 ? "rope_scaling" : "rope_parameters";
+  if (fields.Has(source.name.c_str())) {
+    source.object = &fields.Any(source.name.c_str());
   }
   if (source.object != nullptr && !source.object->is_object()) {
     return absl::InvalidArgumentError(
@@ -70,13 +73,13 @@ absl::StatusOr<Source> FindSource(const json& config) {
 
 // theta stands at the top in version 4's form and inside rope_parameters in 5's.
 absl::StatusOr<double> ReadTheta(const json& config, const Source& source, double family_theta) {
-  JsonFields top(config);
+  JsonFields top(config, kFile);
   double theta = top.PositiveOr("rope_theta", family_theta);
   MT_RETURN_IF_ERROR(top.status());
   if (source.object == nullptr) {
     return theta;
   }
-  JsonFields inner(*source.object, source.name + ".");
+  JsonFields inner(*source.object, absl::StrCat(kFile, source.name, "."));
   double inner_theta = inner.PositiveOr("rope_theta", theta);
   MT_RETURN_IF_ERROR(inner.status());
   if (top.Has("rope_theta") && inner_theta != theta) {
@@ -105,7 +108,8 @@ void ReadFactors(JsonFields& fields, RopeConfig* rope) {
   }
   rope->low_frequency_factor = fields.Positive("low_freq_factor");
   rope->high_frequency_factor = fields.Positive("high_freq_factor");
-  rope->original_max_positions = fields.Count("original_max_position_embeddings", kMaxPositions);
+  rope->original_max_positions =
+      fields.Number("original_max_position_embeddings", 1, kMaxPositions);
   if (rope->high_frequency_factor <= rope->low_frequency_factor) {
     fields.Refuse("high_freq_factor", "is not greater than low_freq_factor");
   }
@@ -121,7 +125,7 @@ absl::StatusOr<RopeConfig> ParseRope(const json& config, double family_theta,
   if (source.object == nullptr) {
     return rope;
   }
-  JsonFields fields(*source.object, source.name + ".");
+  JsonFields fields(*source.object, absl::StrCat(kFile, source.name, "."));
   const std::string old_spelling = fields.TextOr("type", "default");
   rope.name = fields.TextOr("rope_type", old_spelling);
   MT_RETURN_IF_ERROR(fields.status());

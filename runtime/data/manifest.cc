@@ -19,8 +19,8 @@ constexpr int64_t kMaxTokens = int64_t{1} << 48;
 
 constexpr size_t kSha256Digits = 64;
 
-ManifestFile ReadFileEntry(JsonObjectFields& files, const char* name, int64_t expected_bytes) {
-  JsonObjectFields file = files.Object(name);
+ManifestFile ReadFileEntry(JsonFields& files, const char* name, int64_t expected_bytes) {
+  JsonFields file = files.Object(name);
   ManifestFile result{file.Number("size_bytes", 0, INT64_MAX),
                       file.HexDigest("sha256", kSha256Digits)};
   files.Refuse(std::string(file.status().message()));
@@ -38,7 +38,7 @@ absl::StatusOr<Manifest> ParseManifest(std::string_view text) {
   if (!json.is_object()) {
     return absl::InvalidArgumentError("is no JSON object");
   }
-  JsonObjectFields fields(json, "");
+  JsonFields fields(json, "");
   const int64_t format = fields.Number("format", 1, INT64_MAX);
   if (format > kFormat) {
     return absl::UnimplementedError(absl::StrCat("format is ", format, " but this version reads ",
@@ -51,7 +51,7 @@ absl::StatusOr<Manifest> ParseManifest(std::string_view text) {
   manifest.longest_row_tokens =
       fields.Number("longest_row_tokens", 2, std::min<int64_t>(manifest.token_count, INT32_MAX));
   manifest.fingerprint = fields.HexDigest("fingerprint", kSha256Digits);
-  JsonObjectFields entries = fields.Object("files");
+  JsonFields entries = fields.Object("files");
   manifest.tokens = ReadFileEntry(entries, "tokens.bin", manifest.token_count * 4);
   manifest.trained = ReadFileEntry(entries, "trained.bin", manifest.token_count);
   manifest.rows = ReadFileEntry(entries, "rows.bin", (manifest.row_count + 1) * 8);

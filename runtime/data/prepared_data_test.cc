@@ -156,7 +156,7 @@ TEST_F(PreparedDataTest, ManifestsThatDoNotFitAreRefusedByKey) {
 
 TEST_F(PreparedDataTest, ADataSetWithoutRowsIsRefused) {
   ExpectError(WritePreparedData("data_empty", {}), absl::StatusCode::kInvalidArgument,
-              "row_count is no integer from 1");
+              "row_count is 0, no integer from 1");
 }
 
 }  // namespace

@@ -8,8 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
 #include "runtime/base/bounded_json.h"
+#include "runtime/base/json_fields.h"
 #include "runtime/base/status_macros.h"
-#include "runtime/config/json_fields.h"
 
 namespace megatrain {
 namespace {
@@ -58,7 +58,7 @@ absl::Status CheckKeys(const nlohmann::json& object, std::set<std::string> known
 
 absl::StatusOr<MachineSpeeds> ParseSpeeds(const nlohmann::json& object) {
   std::set<std::string> known;
-  JsonFields fields(object, "speeds.");
+  JsonFields fields(object, "machine: speeds.");
   MachineSpeeds speeds;
   for (const Speed& speed : kSpeeds) {
     known.insert(speed.key);
@@ -145,7 +145,7 @@ absl::StatusOr<Machine> ParseMachine(std::string_view json) {
     return absl::InvalidArgumentError("machine: not an object with an object \"speeds\"");
   }
   std::set<std::string> known = {"name", "backend", "speeds"};
-  JsonFields fields(object);
+  JsonFields fields(object, "machine: ");
   Machine machine{.name = fields.TextOr("name", "a machine without a name"), .profile = {}};
   const std::string backend = fields.TextOr("backend", "cuda");
   if (backend != "cpu" && backend != "cuda") {
@@ -155,7 +155,7 @@ absl::StatusOr<Machine> ParseMachine(std::string_view json) {
   for (const Size& size : kSizes) {
     known.insert(size.key);
     const bool is_unknown = object.contains(size.key) && object[size.key] == 0;
-    machine.profile.*size.value = is_unknown ? 0 : fields.CountOr(size.key, 0, kMostBytes);
+    machine.profile.*size.value = is_unknown ? 0 : fields.NumberOr(size.key, 0, 1, kMostBytes);
   }
   MT_RETURN_IF_ERROR(fields.status());
   MT_RETURN_IF_ERROR(CheckKeys(object, std::move(known), ""));

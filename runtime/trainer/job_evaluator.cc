@@ -16,12 +16,12 @@ bool JobEvaluator::Due(const TrainingProgress& progress, bool ends) const {
   return ends || (options_.every_steps > 0 && progress.step % options_.every_steps == 0);
 }
 
-absl::Status JobEvaluator::Run(TrainingProgress& progress,
-                               const std::function<bool()>& interrupted) {
+absl::StatusOr<std::optional<EvaluationReport>> JobEvaluator::Run(
+    TrainingProgress& progress, const std::function<bool()>& interrupted) {
   parts_.progress.Begin(TrainPhase::kEvaluating);
   MT_ASSIGN_OR_RETURN(std::optional<EvaluationReport> report, Measure(interrupted));
   if (!report.has_value()) {
-    return absl::OkStatus();
+    return report;
   }
   report->step = progress.step;
   Note(*report, progress);
@@ -33,7 +33,7 @@ absl::Status JobEvaluator::Run(TrainingProgress& progress,
         " after step ", progress.best_evaluation->step));
   }
   parts_.progress.Begin(TrainPhase::kTraining);
-  return absl::OkStatus();
+  return report;
 }
 
 absl::StatusOr<std::optional<EvaluationReport>> JobEvaluator::Measure(

@@ -42,9 +42,10 @@ class JobEvaluator {
   bool Due(const TrainingProgress& progress, bool ends) const;
 
   // Notes the result in `progress`: the best loss so far, and whether training is to end early. All
-  // submitted steps count. Ends once `interrupted`, asked before each batch, says so, and then it
-  // is as if it had not begun. CANCELLED when the observer asks to stop.
-  absl::Status Run(TrainingProgress& progress, const std::function<bool()>& interrupted);
+  // submitted steps count. Ends without one once `interrupted`, asked before each batch, says so,
+  // and then it is as if it had not begun. CANCELLED when the observer asks to stop.
+  absl::StatusOr<std::optional<EvaluationReport>> Run(TrainingProgress& progress,
+                                                      const std::function<bool()>& interrupted);
 
  private:
   absl::StatusOr<std::optional<EvaluationReport>> Measure(const std::function<bool()>& interrupted);

@@ -12,6 +12,7 @@ namespace megatrain {
 namespace {
 
 constexpr char kCorruptMark[] = "megatrain/corrupt_checkpoint";
+constexpr char kUnreadableMark[] = "megatrain/unreadable_checkpoint";
 
 absl::Status CheckVocabulary(const PreparedDataInfo& data, const ModelConfig& config) {
   if (data.largest_token < config.vocab_size) {
@@ -37,11 +38,8 @@ absl::StatusOr<std::unique_ptr<PreparedData>> OpenData(const std::string& path,
 
 absl::StatusOr<Checkpoint> OpenStart(const std::string& path, FileSystem& files) {
   absl::StatusOr<Checkpoint> checkpoint = OpenCheckpoint(path, files);
-  const absl::Status& status = checkpoint.status();
-  // What says nothing about its bytes, such as a disk's error, is no damage.
-  const bool damaged =
-      absl::IsNotFound(status) || absl::IsDataLoss(status) || absl::IsInvalidArgument(status);
-  return damaged ? absl::StatusOr<Checkpoint>(MarkCorruptCheckpoint(status)) : checkpoint;
+  return checkpoint.ok() ? std::move(checkpoint)
+                         : absl::StatusOr<Checkpoint>(MarkUnusableCheckpoint(checkpoint.status()));
 }
 
 absl::Status Differs(const Checkpoint& checkpoint, const std::string& what) {
@@ -91,6 +89,13 @@ absl::StatusOr<JobInputs> OpenJobInputs(const TrainJob& job, FileSystem& files) 
   if (!start.empty()) {
     MT_ASSIGN_OR_RETURN(inputs.checkpoint, OpenStart(start, files));
   }
+  if (!job.start.resume_path.empty()) {
+    absl::StatusOr<TrainingLog> log = ReadTrainingLog(*inputs.checkpoint, files);
+    if (!log.ok()) {
+      return MarkUnusableCheckpoint(log.status());
+    }
+    inputs.log = *std::move(log);
+  }
   return inputs;
 }
 
@@ -139,13 +144,30 @@ absl::Status CheckResumable(const Checkpoint& checkpoint, const TrainingOrder& o
   return key.empty() ? absl::OkStatus() : Differs(checkpoint, key);
 }
 
-absl::Status MarkCorruptCheckpoint(absl::Status status) {
-  status.SetPayload(kCorruptMark, absl::Cord());
-  return status;
+absl::Status MarkUnusableCheckpoint(absl::Status status) {
+  switch (status.code()) {
+    case absl::StatusCode::kOk:
+    case absl::StatusCode::kCancelled:
+    case absl::StatusCode::kFailedPrecondition:
+    case absl::StatusCode::kUnimplemented:
+      return status;
+    case absl::StatusCode::kNotFound:
+    case absl::StatusCode::kDataLoss:
+    case absl::StatusCode::kInvalidArgument:
+      status.SetPayload(kCorruptMark, absl::Cord());
+      return status;
+    default:
+      status.SetPayload(kUnreadableMark, absl::Cord());
+      return status;
+  }
 }
 
 bool IsCorruptCheckpoint(const absl::Status& status) {
   return status.GetPayload(kCorruptMark).has_value();
+}
+
+bool IsUnreadableCheckpoint(const absl::Status& status) {
+  return status.GetPayload(kUnreadableMark).has_value();
 }
 
 }  // namespace megatrain

@@ -10,6 +10,7 @@
 #include "runtime/base/file_system.h"
 #include "runtime/checkpoint/checkpoint_folder.h"
 #include "runtime/checkpoint/manifest.h"
+#include "runtime/checkpoint/training_log.h"
 #include "runtime/data/batch_reader.h"
 #include "runtime/data/prepared_data.h"
 #include "runtime/model_io/model_folder.h"
@@ -23,10 +24,11 @@ struct JobInputs {
   std::unique_ptr<PreparedData> data;
   std::unique_ptr<PreparedData> validation;  // null: none of its own
   std::optional<Checkpoint> checkpoint;      // that of start.resume_path or start.weights_path
+  TrainingLog log;                           // of a training that goes on
 };
 
-// INVALID_ARGUMENT or what reading gives for a model or data that are not as they must be. A
-// checkpoint that is not what its manifest says is DATA_LOSS, marked by MarkCorruptCheckpoint.
+// INVALID_ARGUMENT or what reading gives for a model or data that are not as they must be. The
+// status of a checkpoint that cannot be used is marked by MarkUnusableCheckpoint.
 absl::StatusOr<JobInputs> OpenJobInputs(const TrainJob& job, FileSystem& files);
 
 // The job's batches with what of them is decided elsewhere: the rows that are set aside, and the
@@ -41,9 +43,11 @@ TrainingOrder OrderOf(const TrainJob& job, const BatchOptions& batches, const Jo
 // go on from `checkpoint`: changed model files, changed data, another order of rows.
 absl::Status CheckResumable(const Checkpoint& checkpoint, const TrainingOrder& order);
 
-// A status of a checkpoint that is damaged says so by this mark, beside its code.
-absl::Status MarkCorruptCheckpoint(absl::Status status);
+// Marks what opening or reading a checkpoint gave, beside its code: it is damaged, or, which says
+// nothing about its bytes, the disk does not give it. What is neither gets no mark.
+absl::Status MarkUnusableCheckpoint(absl::Status status);
 bool IsCorruptCheckpoint(const absl::Status& status);
+bool IsUnreadableCheckpoint(const absl::Status& status);
 
 }  // namespace megatrain
 

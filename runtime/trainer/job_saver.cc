@@ -11,10 +11,12 @@
 
 namespace megatrain {
 
-JobSaver::JobSaver(const Parts& parts, const SaveOptions& options, CheckpointManifest form)
+JobSaver::JobSaver(const Parts& parts, const SaveOptions& options, CheckpointManifest form,
+                   TrainingLog log)
     : parts_(parts),
       options_(options),
       form_(std::move(form)),
+      log_(std::move(log)),
       saved_step_(form_.progress.step),
       saved_time_(parts.clock.MonotonicNow()) {}
 
@@ -69,9 +71,10 @@ absl::Status JobSaver::TrySave(const TrainingProgress& progress, const SaveReque
   manifest.progress.update_count = parts_.session.pipeline().update_count();
   manifest.trigger = request.trigger;
   manifest.create_time = parts_.clock.WallNow();
-  MT_ASSIGN_OR_RETURN(const WrittenCheckpoint written,
-                      WriteCheckpoint(parts_.session.store(), std::move(manifest), options_.folder,
-                                      parts_.files, parts_.progress.Follow(TrainPhase::kSaving)));
+  MT_ASSIGN_OR_RETURN(
+      const WrittenCheckpoint written,
+      WriteCheckpoint(parts_.session.store(), std::move(manifest), options_.folder, parts_.files,
+                      log_, parts_.progress.Follow(TrainPhase::kSaving)));
   saved_step_ = progress.step;
   saved_time_ = parts_.clock.MonotonicNow();
   last_id_ = written.checkpoint.id;

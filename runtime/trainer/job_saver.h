@@ -11,6 +11,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/file_system.h"
 #include "runtime/checkpoint/manifest.h"
+#include "runtime/checkpoint/training_log.h"
 #include "runtime/checkpoint/write_checkpoint.h"
 #include "runtime/trainer/job_progress.h"
 #include "runtime/trainer/model_session.h"
@@ -29,8 +30,10 @@ class JobSaver {
     TrainObserver& observer;
   };
 
-  // `form` is what of a manifest stays the same through the job; its progress is where it starts.
-  JobSaver(const Parts& parts, const SaveOptions& options, CheckpointManifest form);
+  // `form` is what of a manifest stays the same through the job; its progress is where it starts,
+  // and `log` what was told up to there.
+  JobSaver(const Parts& parts, const SaveOptions& options, CheckpointManifest form,
+           TrainingLog log);
 
   // Whether `step` steps being done is a time for one by the job's own wish.
   bool Due(int64_t step) const;
@@ -46,6 +49,9 @@ class JobSaver {
   // CANCELLED when the observer gives up.
   absl::StatusOr<SaveRequest> Hold(const CheckpointFailure& failure);
 
+  // Keeps what the observer was told of, for the next checkpoints.
+  void Keep(const LogEntry& entry) { AddToLog(entry, log_); }
+
   // Steps of the newest checkpoint of this job, or of the one that it goes on from.
   int64_t saved_step() const { return saved_step_; }
   const std::string& last_id() const { return last_id_; }
@@ -58,6 +64,7 @@ class JobSaver {
   const Parts parts_;
   const SaveOptions options_;
   CheckpointManifest form_;
+  TrainingLog log_;
   int64_t saved_step_;
   absl::Duration saved_time_;
   std::string last_id_;

@@ -28,6 +28,7 @@ class RecordingObserver final : public TrainObserver {
     plan = p;
     step_count = steps;
     first_step = first;
+    on_planned();
   }
   void OnStep(const StepReport& report, const AllStreamFigures& figures) override {
     steps.push_back(report);
@@ -89,6 +90,7 @@ class RecordingObserver final : public TrainObserver {
   bool requests_in_evaluation = false;  // and not before one
   std::function<void(TrainPhase)> on_phase = [](TrainPhase) {};
   std::function<std::optional<SaveRequest>()> on_failure = [] { return std::nullopt; };
+  std::function<void()> on_planned = [] {};
 };
 
 }  // namespace megatrain

@@ -174,9 +174,8 @@ absl::Status Trainer::LoadState(const TrainJob& job, const JobInputs& inputs, Mo
   }
   const LoadedState loaded =
       job.start.resume_path.empty() ? LoadedState::kWeights : LoadedState::kEverything;
-  const absl::Status status = LoadCheckpoint(*inputs.checkpoint, loaded, session.layout(),
-                                             session.store(), parts_.files, loading);
-  return absl::IsDataLoss(status) ? MarkCorruptCheckpoint(status) : status;
+  return MarkUnusableCheckpoint(LoadCheckpoint(*inputs.checkpoint, loaded, session.layout(),
+                                               session.store(), parts_.files, loading));
 }
 
 absl::StatusOr<TrainResult> Trainer::Run(const TrainJob& job, TrainObserver& observer) {
@@ -273,7 +272,7 @@ absl::StatusOr<LoopEnd> Trainer::Train(const Running& running) {
                   .session = running.session,
                   .progress = running.progress,
                   .observer = running.observer},
-                 job.save, form);
+                 job.save, form, inputs.log);
   MT_ASSIGN_OR_RETURN(LoopEnd end, RunTrainingLoop(job,
                                                    {.clock = parts_.clock,
                                                     .reader = reader,

@@ -52,8 +52,8 @@ class Trainer {
 
   // Returns when output_path is complete and durable, or the job is paused. On an error nothing is
   // left there, and checkpoints that are complete stay: INVALID_ARGUMENT or what reading gives for
-  // a model or data that are not as they must be, DATA_LOSS with MarkCorruptCheckpoint for a
-  // damaged checkpoint, FAILED_PRECONDITION for one that the job cannot go on from,
+  // a model or data that are not as they must be, what MarkUnusableCheckpoint marks for a
+  // checkpoint that is damaged or not to be read, FAILED_PRECONDITION for one of something else,
   // RESOURCE_EXHAUSTED for a job that does not fit or a full disk, ABORTED after too many steps in
   // a row whose loss or gradient is not finite, CANCELLED when the observer asks to stop.
   absl::StatusOr<TrainResult> Run(const TrainJob& job, TrainObserver& observer);

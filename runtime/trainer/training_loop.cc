@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/crc32c.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/checkpoint/training_log.h"
 
 namespace megatrain {
 namespace {
@@ -123,7 +124,9 @@ class TrainingLoop {
     TrainingProgress& progress = end_.progress;
     const bool pauses = request_.has_value() && request_->then_stop;
     if (!pauses && parts_.evaluator.Due(progress, Ends(progress.step))) {
-      MT_RETURN_IF_ERROR(parts_.evaluator.Run(progress, [this] { return TakeRequest(); }));
+      MT_ASSIGN_OR_RETURN(const std::optional<EvaluationReport> report,
+                          parts_.evaluator.Run(progress, [this] { return TakeRequest(); }));
+      Keep(report);
     }
     if (const auto request = std::exchange(request_, std::nullopt)) {
       MT_RETURN_IF_ERROR(Save(*request));
@@ -171,16 +174,15 @@ class TrainingLoop {
     TrainingProgress& progress = end_.progress;
     progress.rows_crc32c = ExtendByRows(progress.rows_crc32c, step.batch);
     const absl::Duration now = parts_.clock.MonotonicNow();
-    parts_.observer.OnStep({.step = step.step + 1,
-                            .loss = result.loss,
-                            .gradient_norm = result.gradient_norm,
-                            .learning_rate = step.learning_rate,
-                            .token_count = step.batch.token_count,
-                            .loss_token_count = step.batch.loss_token_count,
-                            .duration = now - last_end_,
-                            .skipped = !result.finite,
-                            .rows_crc32c = progress.rows_crc32c},
-                           parts_.pipeline.Figures());
+    Tell({.step = step.step + 1,
+          .loss = result.loss,
+          .gradient_norm = result.gradient_norm,
+          .learning_rate = step.learning_rate,
+          .token_count = step.batch.token_count,
+          .loss_token_count = step.batch.loss_token_count,
+          .duration = now - last_end_,
+          .skipped = !result.finite,
+          .rows_crc32c = progress.rows_crc32c});
     parts_.watchdog.StepEnded(now - last_end_);
     last_end_ = now;
     progress.step = step.step + 1;
@@ -198,6 +200,27 @@ class TrainingLoop {
                        "; lower the learning rate, or look at that row"));
     }
     return absl::OkStatus();
+  }
+
+  void Keep(const std::optional<EvaluationReport>& report) {
+    if (report.has_value()) {
+      parts_.saver.Keep({.kind = LogEntry::Kind::kEvaluation,
+                         .step = report->step,
+                         .loss = report->loss,
+                         .loss_token_count = report->loss_token_count});
+    }
+  }
+
+  void Tell(const StepReport& report) {
+    parts_.saver.Keep(
+        {.kind = report.skipped ? LogEntry::Kind::kSkippedStep : LogEntry::Kind::kStep,
+         .step = report.step,
+         .loss = report.loss,
+         .gradient_norm = report.gradient_norm,
+         .learning_rate = report.learning_rate,
+         .token_count = report.token_count,
+         .loss_token_count = report.loss_token_count});
+    parts_.observer.OnStep(report, parts_.pipeline.Figures());
   }
 
   // What was not finite, where it came from and which row of the data it met.

@@ -64,12 +64,10 @@ class CatalogServicesTest : public ::testing::Test {
                                                         .allowed_paths = {folder_ + "/allowed"}});
     upload_service_ = std::make_unique<UploadService>(calls_, *uploads_);
     dataset_service_ = std::make_unique<DatasetService>(calls_, *datasets_);
-    model_service_ =
-        std::make_unique<ModelService>(calls_, *models_,
-                                       [](const RequestKey&, const std::string& name,
-                                          const std::string&) -> absl::StatusOr<v1::ModelVersion> {
-                                         return ResourceNotFound(name);
-                                       });
+    model_service_ = std::make_unique<ModelService>(
+        calls_, calls_, *models_,
+        [](const RequestKey&, const std::string& name, const std::string&, const ByteProgress&)
+            -> absl::StatusOr<v1::ModelVersion> { return ResourceNotFound(name); });
     StartServer();
   }
 

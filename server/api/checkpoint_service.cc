@@ -81,8 +81,10 @@ grpc::ServerUnaryReactor* CheckpointService::DeleteCheckpoint(
 grpc::ServerUnaryReactor* CheckpointService::VerifyCheckpoint(
     grpc::CallbackServerContext* context, const v1::VerifyCheckpointRequest* request,
     v1::VerifyCheckpointResponse* response) {
-  return parts_.calls.Read(context, response,
-                           [this, name = request->name()] { return Verify(name); });
+  return parts_.long_calls.Read(context, response,
+                                [this, name = request->name()](const ByteProgress& progress) {
+                                  return Verify(name, progress);
+                                });
 }
 
 grpc::ServerWriteReactor<v1::ReadCheckpointResponse>* CheckpointService::ReadCheckpoint(
@@ -157,9 +159,10 @@ absl::StatusOr<v1::DeleteCheckpointResponse> CheckpointService::Delete(
   return v1::DeleteCheckpointResponse();
 }
 
-absl::StatusOr<v1::VerifyCheckpointResponse> CheckpointService::Verify(const std::string& name) {
+absl::StatusOr<v1::VerifyCheckpointResponse> CheckpointService::Verify(
+    const std::string& name, const ByteProgress& progress) {
   MT_RETURN_IF_ERROR(CheckName(name));
-  return parts_.catalog.Verify(name);
+  return parts_.catalog.Verify(name, progress);
 }
 
 }  // namespace megatrain

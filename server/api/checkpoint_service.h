@@ -21,6 +21,7 @@ class CheckpointService final : public v1::CheckpointService::CallbackService {
   // All outlive the gRPC server.
   struct Parts {
     UnaryCalls& calls;
+    UnaryCalls& long_calls;  // on threads of their own
     Executor& stream_executor;
     FollowHub& hub;
     CheckpointCatalog& catalog;
@@ -58,7 +59,8 @@ class CheckpointService final : public v1::CheckpointService::CallbackService {
   absl::StatusOr<v1::ListCheckpointsResponse> List(const v1::ListCheckpointsRequest& request);
   absl::StatusOr<v1::Checkpoint> Update(const v1::UpdateCheckpointRequest& request);
   absl::StatusOr<v1::DeleteCheckpointResponse> Delete(const v1::DeleteCheckpointRequest& request);
-  absl::StatusOr<v1::VerifyCheckpointResponse> Verify(const std::string& name);
+  absl::StatusOr<v1::VerifyCheckpointResponse> Verify(const std::string& name,
+                                                      const ByteProgress& progress);
 
   const Parts parts_;
 };

@@ -5,7 +5,9 @@
 #include <grpcpp/grpcpp.h>
 
 #include <fstream>
+#include <future>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -177,6 +179,29 @@ TEST_F(CheckpointServiceTest, ACheckpointIsPinnedVerifiedAndDeleted) {
   ASSERT_TRUE(remove().ok());
   EXPECT_THAT(List("jobs/a"), ElementsAre(Name(2)));
   EXPECT_THAT(List("jobs/-"), ElementsAre(Name(2)));
+}
+
+TEST_F(CheckpointServiceTest, VerificationsKeepNoOtherCallWaiting) {
+  ASSERT_TRUE(Create(Request("a")).ok());
+  RunSteps(3);
+  EngineSaves("a", 1);
+  std::promise<void> release;
+  long_call_executor_.Run([&release] { release.get_future().wait(); });  // as a long one would
+  std::vector<std::thread> clients;
+  for (int i = 0; i < 3; ++i) {  // more than there are threads for other calls
+    clients.emplace_back([this] {
+      v1::VerifyCheckpointRequest request;
+      request.set_name(Name(1));
+      v1::VerifyCheckpointResponse response;
+      EXPECT_TRUE(Call(&v1::CheckpointService::Stub::VerifyCheckpoint, request, &response).ok());
+      EXPECT_TRUE(response.valid());
+    });
+  }
+  EXPECT_EQ(Get("jobs/a").state(), v1::JOB_STATE_RUNNING);
+  release.set_value();
+  for (std::thread& client : clients) {
+    client.join();
+  }
 }
 
 TEST_F(CheckpointServiceTest, FilesAreReadInRanges) {

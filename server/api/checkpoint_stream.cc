@@ -15,8 +15,8 @@ constexpr int64_t kPieceBytes = int64_t{1} << 20;
 }  // namespace
 
 absl::Status CheckpointSource::Open() {
-  MT_ASSIGN_OR_RETURN(file_, catalog_.OpenFile(request_.name(), request_.path()));
-  const int64_t size_bytes = file_->size_bytes();
+  MT_ASSIGN_OR_RETURN(opened_, catalog_.OpenFile(request_.name(), request_.path()));
+  const int64_t size_bytes = opened_.file->size_bytes();
   if (offset_bytes_ < 0 || offset_bytes_ > size_bytes || request_.limit_bytes() < 0) {
     return WithReason(absl::OutOfRangeError(absl::StrCat(
                           "offset ", offset_bytes_, " with limit ", request_.limit_bytes(),
@@ -31,11 +31,11 @@ absl::Status CheckpointSource::Open() {
 }
 
 absl::StatusOr<std::optional<v1::ReadCheckpointResponse>> CheckpointSource::Next() {
-  if (file_ == nullptr) {
+  if (opened_.file == nullptr) {
     MT_RETURN_IF_ERROR(Open());
   }
   std::string data(std::min(kPieceBytes, end_bytes_ - offset_bytes_), '\0');
-  MT_RETURN_IF_ERROR(file_->ReadAt(offset_bytes_, {data.data(), data.size()}));
+  MT_RETURN_IF_ERROR(opened_.file->ReadAt(offset_bytes_, {data.data(), data.size()}));
   v1::ReadCheckpointResponse piece;
   piece.set_offset_bytes(offset_bytes_);
   piece.set_crc32c(Crc32c(data));

@@ -4,14 +4,12 @@
 #define SERVER_API_CHECKPOINT_STREAM_H_
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "absl/status/statusor.h"
 #include "megatrain/v1/checkpoint_service.pb.h"
-#include "runtime/base/file_system.h"
 #include "server/api/follow_stream.h"
 #include "server/checkpoints/checkpoint_catalog.h"
 
@@ -36,7 +34,7 @@ class CheckpointSource final : public FollowSource<v1::ReadCheckpointResponse> {
   const v1::ReadCheckpointRequest request_;
   int64_t offset_bytes_;
   int64_t end_bytes_ = 0;
-  std::unique_ptr<ReadableFile> file_;  // from the first Next on
+  CheckpointCatalog::OpenedFile opened_;  // from the first Next on
 };
 
 }  // namespace megatrain

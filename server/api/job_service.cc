@@ -168,7 +168,7 @@ absl::StatusOr<v1::Job> JobService::Accept(const RequestKey& key, v1::CreateJobR
                                              : job;
   }
   MT_ASSIGN_OR_RETURN(const std::vector<JobRecord> active, parts_.store.Active());
-  job.set_queue_position(WaitingJobs(active));
+  job.set_queue_position(JobsBefore(active, job));
   MT_ASSIGN_OR_RETURN(job, parts_.store.Create(key, job));
   parts_.on_submitted();
   parts_.wake_controller();
@@ -256,12 +256,13 @@ absl::StatusOr<v1::Job> JobService::Resume(const v1::ResumeJobRequest& request) 
   MT_RETURN_IF_ERROR(CheckJobName(request.name()));
   MT_RETURN_IF_ERROR(CheckRequestId(request.request_id()));
   JobWish wish{.kind = JobWish::Kind::kResume, .start_checkpoint = request.checkpoint()};
+  CheckpointInUse in_use;  // until the wish is recorded, which then keeps it
   if (!request.checkpoint().empty()) {
     if (!absl::StartsWith(request.checkpoint(), absl::StrCat(request.name(), "/checkpoints/"))) {
       return InvalidFields({{"checkpoint", absl::StrCat("\"", request.checkpoint(),
                                                         "\" is none of this job: fork it")}});
     }
-    MT_RETURN_IF_ERROR(CheckUsable(request.checkpoint()));
+    MT_ASSIGN_OR_RETURN(in_use, Use(request.checkpoint()));
     MT_ASSIGN_OR_RETURN(const auto newest, parts_.checkpoints.List(request.name(), 0, 1));
     wish.start_after_number = newest.empty() ? 0 : newest.front().number;
   }
@@ -284,7 +285,8 @@ absl::StatusOr<v1::Job> JobService::Fork(const v1::ForkJobRequest& request) {
   if (known.has_value()) {
     return *std::move(known);
   }
-  MT_RETURN_IF_ERROR(CheckUsable(request.checkpoint()));
+  // Until the fork is there, which then keeps it.
+  MT_ASSIGN_OR_RETURN(const CheckpointInUse in_use, Use(request.checkpoint()));
   MT_ASSIGN_OR_RETURN(const JobRecord source,
                       parts_.store.Get(JobOfCheckpoint(request.checkpoint())));
   const Origin origin{request.checkpoint(), request.mode(), source.job.spec()};
@@ -298,13 +300,14 @@ absl::StatusOr<v1::Job> JobService::Fork(const v1::ForkJobRequest& request) {
   return Accept(key, std::move(create), &origin);
 }
 
-absl::Status JobService::CheckUsable(const std::string& checkpoint) {
-  MT_ASSIGN_OR_RETURN(const Numbered<v1::Checkpoint> found, parts_.checkpoints.Get(checkpoint));
-  const std::string& damage = found.message.damage();
-  return damage.empty() ? absl::OkStatus()
-                        : PreconditionFailed(checkpoint, "CHECKPOINT_DAMAGED",
-                                             absl::StrCat(checkpoint, " is damaged: ", damage),
-                                             {{"checkpoint", checkpoint}});
+absl::StatusOr<CheckpointInUse> JobService::Use(const std::string& checkpoint) {
+  MT_ASSIGN_OR_RETURN(CheckpointInUse found, parts_.checkpoints.Use(checkpoint));
+  if (!found->damage().empty()) {
+    return PreconditionFailed(checkpoint, "CHECKPOINT_DAMAGED",
+                              absl::StrCat(checkpoint, " is damaged: ", found->damage()),
+                              {{"checkpoint", checkpoint}});
+  }
+  return found;
 }
 
 absl::StatusOr<v1::Job> JobService::WaitFor(

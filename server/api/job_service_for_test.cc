@@ -25,6 +25,7 @@ class HubObserver final : public JobObserver {
   void OnCheckpointFailure(const v1::Job&, const v1::CheckpointFailure&) override {}
   void OnEvaluation(const v1::Job&, const v1::EvaluationRecord&) override {}
   void OnDrained(const v1::Job&) override {}
+  void OnPreempted(const v1::Job&) override {}
   void OnRecovered(const v1::Job&) override {}
   void OnEnd(const v1::Job&) override {}
   void OnFigures(const engine::v1::StreamFigures&) override {}
@@ -65,7 +66,7 @@ void JobServiceTest::SetUp() {
                                                             *catalog_, *log_, *admission_, clock_,
                                                             [this] { Tick(); }, [] {}});
   checkpoint_service_ = std::make_unique<CheckpointService>(CheckpointService::Parts{
-      calls_, stream_executor_, hub_, *catalog_, *store_, clock_, [this] { Tick(); }});
+      calls_, long_calls_, stream_executor_, hub_, *catalog_, *store_, clock_, [this] { Tick(); }});
   MakeController();
   int port = 0;
   grpc::ServerBuilder builder;

@@ -94,9 +94,11 @@ class JobServiceTest : public ::testing::Test {
   Mutex controller_mutex_;
   std::unique_ptr<JobController> controller_ ABSL_GUARDED_BY(controller_mutex_);
   Executor call_executor_{2};
+  Executor long_call_executor_{1};
   Executor stream_executor_{2};
   SystemClock system_clock_;  // deadlines are the machine's
   UnaryCalls calls_{call_executor_, system_clock_};
+  UnaryCalls long_calls_{long_call_executor_, system_clock_};
   std::unique_ptr<JobService> service_;
   std::unique_ptr<CheckpointService> checkpoint_service_;
   std::unique_ptr<grpc::Server> server_;

@@ -46,7 +46,10 @@ grpc::ServerUnaryReactor* ModelService::ListModelVersions(
 grpc::ServerUnaryReactor* ModelService::ExportModel(grpc::CallbackServerContext* context,
                                                     const v1::ExportModelRequest* request,
                                                     v1::ExportModelResponse* response) {
-  return calls_.Mutate(context, response, [this, request = *request] { return Export(request); });
+  return long_calls_.Mutate(context, response,
+                            [this, request = *request](const ByteProgress& progress) {
+                              return Export(request, progress);
+                            });
 }
 
 absl::StatusOr<v1::ModelVersion> ModelService::Import(const v1::ImportModelRequest& request) {
@@ -90,8 +93,8 @@ absl::StatusOr<v1::ListModelVersionsResponse> ModelService::List(
   return response;
 }
 
-absl::StatusOr<v1::ExportModelResponse> ModelService::Export(
-    const v1::ExportModelRequest& request) {
+absl::StatusOr<v1::ExportModelResponse> ModelService::Export(const v1::ExportModelRequest& request,
+                                                             const ByteProgress& progress) {
   std::vector<FieldViolation> violations;
   std::vector<std::string> forms = VersionForms();
   forms.emplace_back(kCheckpointForm);
@@ -101,8 +104,9 @@ absl::StatusOr<v1::ExportModelResponse> ModelService::Export(
   const RequestKey key = MakeRequestKey("ExportModel", request);
   const bool is_checkpoint = MatchResourceName(kCheckpointForm, request.name()).has_value();
   MT_ASSIGN_OR_RETURN(const v1::ModelVersion exported,
-                      is_checkpoint ? export_checkpoint_(key, request.name(), request.path())
-                                    : models_.Export(key, request.name(), request.path()));
+                      is_checkpoint
+                          ? export_checkpoint_(key, request.name(), request.path(), progress)
+                          : models_.Export(key, request.name(), request.path(), progress));
   v1::ExportModelResponse response;
   response.set_name(exported.name());
   response.set_path(exported.path());

@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "megatrain/v1/model_service.grpc.pb.h"
+#include "runtime/base/byte_progress.h"
 #include "server/api/unary_calls.h"
 #include "server/database/request_key.h"
 #include "server/models/model_store.h"
@@ -19,11 +20,16 @@ class ModelService final : public v1::ModelService::CallbackService {
  public:
   // Exports a checkpoint of that name to that path.
   using ExportCheckpoint = std::function<absl::StatusOr<v1::ModelVersion>(
-      const RequestKey& key, const std::string& name, const std::string& path)>;
+      const RequestKey& key, const std::string& name, const std::string& path,
+      const ByteProgress& progress)>;
 
-  // All outlive the gRPC server.
-  ModelService(UnaryCalls& calls, ModelStore& models, ExportCheckpoint export_checkpoint)
-      : calls_(calls), models_(models), export_checkpoint_(std::move(export_checkpoint)) {}
+  // Exports are `long_calls`. All outlive the gRPC server.
+  ModelService(UnaryCalls& calls, UnaryCalls& long_calls, ModelStore& models,
+               ExportCheckpoint export_checkpoint)
+      : calls_(calls),
+        long_calls_(long_calls),
+        models_(models),
+        export_checkpoint_(std::move(export_checkpoint)) {}
 
   grpc::ServerUnaryReactor* ImportModel(grpc::CallbackServerContext* context,
                                         const v1::ImportModelRequest* request,
@@ -42,9 +48,11 @@ class ModelService final : public v1::ModelService::CallbackService {
   absl::StatusOr<v1::ModelVersion> Import(const v1::ImportModelRequest& request);
   absl::StatusOr<v1::ModelVersion> Get(const std::string& name);
   absl::StatusOr<v1::ListModelVersionsResponse> List(const v1::ListModelVersionsRequest& request);
-  absl::StatusOr<v1::ExportModelResponse> Export(const v1::ExportModelRequest& request);
+  absl::StatusOr<v1::ExportModelResponse> Export(const v1::ExportModelRequest& request,
+                                                 const ByteProgress& progress);
 
   UnaryCalls& calls_;
+  UnaryCalls& long_calls_;
   ModelStore& models_;
   const ExportCheckpoint export_checkpoint_;
 };

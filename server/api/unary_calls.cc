@@ -16,9 +16,12 @@ namespace {
 
 constexpr absl::Duration kDefaultDeadline = absl::Seconds(30);
 constexpr absl::Duration kDrainRetryDelay = absl::Seconds(30);
+constexpr absl::Duration kBusyRetryDelay = absl::Seconds(10);
+
+}  // namespace
 
 // One call. gRPC, the handler and the alarm each may end it; the first one does.
-class Call final : public grpc::ServerUnaryReactor {
+class UnaryCalls::Call final : public grpc::ServerUnaryReactor {
  public:
   explicit Call(google::protobuf::Message* response) : response_(response) {}
 
@@ -72,14 +75,24 @@ class Call final : public grpc::ServerUnaryReactor {
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
-}  // namespace
+absl::Status UnaryCalls::Draining() {
+  return RetryLater("SERVER_DRAINING",
+                    "the server is stopping and takes no changes: try again when it is back",
+                    kDrainRetryDelay);
+}
 
-absl::Status UnaryCalls::CheckOpen() const {
-  return draining_ ? RetryLater("SERVER_DRAINING",
-                                "the server is stopping and takes no changes: try again when it "
-                                "is back",
-                                kDrainRetryDelay)
-                   : absl::OkStatus();
+void UnaryCalls::Stop() {
+  Drain();
+  state_->stopping = true;
+}
+
+absl::Status UnaryCalls::Run(const State& state, Call& call, const Work& work,
+                             google::protobuf::Message& result) {
+  const absl::Status status = work(result, [&state, &call](int64_t, int64_t) {
+    return state.stopping || !call.Open() ? absl::CancelledError("nobody waits for it any more")
+                                          : absl::OkStatus();
+  });
+  return state.stopping && absl::IsCancelled(status) ? Draining() : status;
 }
 
 grpc::ServerUnaryReactor* UnaryCalls::Start(grpc::CallbackServerContext* context,
@@ -90,9 +103,16 @@ grpc::ServerUnaryReactor* UnaryCalls::Start(grpc::CallbackServerContext* context
     call->SetDeadline(clock_.WallNow() + kDefaultDeadline, call);
   }
   const std::shared_ptr<google::protobuf::Message> result(response->New());
-  executor_.Run([call, result, work = std::move(work)] {
+  if (++state_->waiting_count > waiting_limit_) {
+    --state_->waiting_count;
+    call->End(
+        RetryLater("SERVER_BUSY", "too many calls that take long wait already", kBusyRetryDelay));
+    return call.get();
+  }
+  executor_.Run([state = state_, call, result, work = std::move(work)] {
+    --state->waiting_count;
     if (call->Open()) {
-      call->End(work(*result), result.get());
+      call->End(Run(*state, *call, work, *result), result.get());
     }
   });
   return call.get();

@@ -8,9 +8,12 @@
 #include "runtime/base/status_macros.h"
 #include "runtime/checkpoint/checkpoint_folder.h"
 #include "runtime/checkpoint/manifest.h"
+#include "runtime/checkpoint/training_log.h"
 #include "runtime/checkpoint/verify_checkpoint.h"
+#include "server/checkpoints/checkpoint_figures.h"
 #include "server/checkpoints/checkpoint_rows.h"
 #include "server/checkpoints/retention.h"
+#include "server/checkpoints/start_choice.h"
 #include "server/database/request_log.h"
 #include "server/errors/errors.h"
 #include "server/names/resource_name.h"
@@ -25,12 +28,6 @@ constexpr char kCheckpoints[] = "/checkpoints";
 
 std::string JobIdOfName(const std::string& job) { return job.substr(sizeof("jobs/") - 1); }
 
-// Other faults than these are the disk's own.
-bool IsInvalid(const absl::Status& status) {
-  return absl::IsNotFound(status) || absl::IsDataLoss(status) || absl::IsInvalidArgument(status) ||
-         absl::IsUnimplemented(status);
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<CheckpointCatalog>> CheckpointCatalog::Open(const Parts& parts) {
@@ -41,17 +38,26 @@ absl::StatusOr<std::unique_ptr<CheckpointCatalog>> CheckpointCatalog::Open(const
 }
 
 absl::Status CheckpointCatalog::Reconcile() {
+  MT_RETURN_IF_ERROR(CheckDisk());
   MT_ASSIGN_OR_RETURN(const std::vector<std::string> ids,
                       parts_.disk.ListFolder(parts_.jobs_folder));
   for (const std::string& id : ids) {
     const std::string job = absl::StrCat("jobs/", id);
-    if (IsResourceId(id) && parts_.disk.Exists(FolderOf(job)) && parts_.jobs.Get(job).ok()) {
-      MT_RETURN_IF_ERROR(AdoptFolders(job));
+    const std::string folder = FolderOf(job);
+    if (!IsResourceId(id) || !parts_.disk.Exists(folder) || !parts_.jobs.Get(job).ok()) {
+      continue;
+    }
+    MT_RETURN_IF_ERROR(CleanCheckpointFolder(folder, parts_.disk));
+    MT_ASSIGN_OR_RETURN(const auto invalid, Adopt(job));
+    for (const CheckpointListing::Invalid& each : invalid) {
+      parts_.report(absl::StrCat(folder, "/", each.id, " is no checkpoint and stays where it is: ",
+                                 std::string(each.reason.message())));
     }
   }
   MT_ASSIGN_OR_RETURN(const Rows rows, List("", 0, -1));
   for (const auto& [number, row] : rows) {
-    if (const auto found = OpenCheckpoint(row.path(), parts_.disk); IsInvalid(found.status())) {
+    const auto found = OpenCheckpoint(row.path(), parts_.disk);
+    if (IsInvalidCheckpoint(found.status())) {
       parts_.report(
           absl::StrCat(row.name(), " is forgotten: ", std::string(found.status().message())));
       MT_RETURN_IF_ERROR(ForgetRow(row));
@@ -60,25 +66,41 @@ absl::Status CheckpointCatalog::Reconcile() {
   return absl::OkStatus();
 }
 
-absl::Status CheckpointCatalog::AdoptFolders(const std::string& job) {
-  const std::string folder = FolderOf(job);
-  MT_RETURN_IF_ERROR(CleanCheckpointFolder(folder, parts_.disk));
-  MT_ASSIGN_OR_RETURN(const CheckpointListing listing, ListCheckpoints(folder, parts_.disk));
-  for (const CheckpointListing::Invalid& invalid : listing.invalid) {
-    parts_.report(absl::StrCat(folder, "/", invalid.id, " is no checkpoint and stays where it is: ",
-                               std::string(invalid.reason.message())));
+absl::Status CheckpointCatalog::CheckDisk() {
+  MT_ASSIGN_OR_RETURN(const Rows rows, List("", 0, -1));
+  const bool is_there =
+      rows.empty() || std::any_of(rows.begin(), rows.end(), [this](const auto& row) {
+        return parts_.disk.Exists(FolderOf(JobOfCheckpoint(row.message.name())));
+      });
+  return is_there
+             ? absl::OkStatus()
+             : absl::FailedPreconditionError(absl::StrCat(
+                   parts_.jobs_folder, " has none of the ", rows.size(),
+                   " checkpoints that the database knows: mount the disk that has them. If they "
+                   "are gone for good, make the folder ",
+                   FolderOf(JobOfCheckpoint(rows.front().message.name())),
+                   ", and they are forgotten at the next start"));
+}
+
+absl::StatusOr<std::vector<CheckpointListing::Invalid>> CheckpointCatalog::Adopt(
+    const std::string& job) {
+  absl::StatusOr<CheckpointListing> listing = ListCheckpoints(FolderOf(job), parts_.disk);
+  if (absl::IsNotFound(listing.status())) {
+    return std::vector<CheckpointListing::Invalid>();
   }
-  return parts_.database.Write([&](Connection& connection) -> absl::Status {
-    for (const Checkpoint& found : listing.valid) {
+  MT_RETURN_IF_ERROR(listing.status());
+  MT_RETURN_IF_ERROR(parts_.database.Write([&](Connection& connection) -> absl::Status {
+    for (const Checkpoint& found : listing->valid) {
       MT_RETURN_IF_ERROR(InsertCheckpoint(connection, DescribeCheckpoint(job, found)).status());
     }
     return absl::OkStatus();
-  });
+  }));
+  return std::move(listing->invalid);
 }
 
 absl::Status CheckpointCatalog::ForgetRow(const v1::Checkpoint& row) {
   return parts_.database.Write(
-      [&row](Connection& connection) { return DeleteCheckpointRow(connection, row.name()); });
+      [&row](Connection& connection) { return DeleteCheckpointRow(connection, row); });
 }
 
 std::string CheckpointCatalog::FolderOf(const std::string& job) const {
@@ -100,37 +122,44 @@ absl::StatusOr<CheckpointCatalog::Rows> CheckpointCatalog::RowsOf(const std::str
   return rows;
 }
 
-absl::StatusOr<std::optional<v1::Checkpoint>> CheckpointCatalog::StartOf(const JobRecord& record) {
-  MT_ASSIGN_OR_RETURN(const Rows rows, RowsOf(record.job.name()));
-  const JobWishes& wishes = record.wishes;
-  const std::string& wished = wishes.start_checkpoint;
-  const int64_t wished_step =
-      wished.empty() ? INT64_MAX
-                     : StepOfCheckpointId(wished.substr(wished.rfind('/') + 1)).value_or(0);
-  const v1::Checkpoint* earlier = nullptr;  // the last one up to the wished step
-  for (const auto& [number, row] : rows) {
-    if (!row.damage().empty()) {
-      continue;
-    }
-    if (number > wishes.start_after_number) {
-      return row;
-    }
-    if (row.step() <= wished_step && (earlier == nullptr || row.step() > earlier->step())) {
-      earlier = &row;
+absl::StatusOr<JobStart> CheckpointCatalog::StartOf(const JobRecord& record) {
+  MT_ASSIGN_OR_RETURN(Rows rows, RowsOf(record.job.name()));
+  std::vector<CheckpointListing::Invalid> invalid;
+  if (!StartWishStands(record.wishes, rows)) {
+    MT_ASSIGN_OR_RETURN(invalid, Adopt(record.job.name()));
+    MT_ASSIGN_OR_RETURN(rows, RowsOf(record.job.name()));
+  }
+  MT_ASSIGN_OR_RETURN(JobStart start, Choose(record, rows));
+  const int64_t step = start.checkpoint.has_value() ? start.checkpoint->step() : -1;
+  for (const CheckpointListing::Invalid& each : invalid) {
+    // It may be a later one, which the disk does not give now.
+    if (!IsInvalidCheckpoint(each.reason) && StepOfCheckpointId(each.id) > step) {
+      return each.reason;
     }
   }
-  if (earlier != nullptr) {
-    return *earlier;
+  return start;
+}
+
+absl::StatusOr<JobStart> CheckpointCatalog::Choose(const JobRecord& record, const Rows& rows) {
+  JobStart start = ChooseStart(record, rows);
+  const std::string& source_name = record.job.forked_from();
+  if (start.checkpoint.has_value() || source_name.empty()) {
+    return start;
   }
-  if (record.job.forked_from().empty()) {
-    return std::nullopt;
-  }
-  MT_ASSIGN_OR_RETURN(const Numbered<v1::Checkpoint> source, Get(record.job.forked_from()));
+  MT_ASSIGN_OR_RETURN(const Numbered<v1::Checkpoint> source, Get(source_name));
   if (!source.message.damage().empty()) {
-    return absl::NotFoundError(absl::StrCat(source.message.name(), ", of which ", record.job.name(),
+    return absl::NotFoundError(absl::StrCat(source_name, ", of which ", record.job.name(),
                                             " is a fork, is damaged: ", source.message.damage()));
   }
-  return source.message;
+  start.checkpoint = source.message;
+  return start;
+}
+
+absl::StatusOr<std::vector<v1::JobEvent>> CheckpointCatalog::Figures(
+    const v1::Checkpoint& checkpoint) {
+  MT_ASSIGN_OR_RETURN(const Checkpoint opened, OpenCheckpoint(checkpoint.path(), parts_.disk));
+  MT_ASSIGN_OR_RETURN(const TrainingLog log, ReadTrainingLog(opened, parts_.disk));
+  return EventsOfLog(log, opened.manifest.create_time);
 }
 
 absl::StatusOr<v1::Checkpoint> CheckpointCatalog::Commit(const JobRecord& record,
@@ -138,7 +167,7 @@ absl::StatusOr<v1::Checkpoint> CheckpointCatalog::Commit(const JobRecord& record
   const std::string& job = record.job.name();
   const absl::StatusOr<Checkpoint> found =
       OpenCheckpoint(absl::StrCat(FolderOf(job), "/", checkpoint_id), parts_.disk);
-  if (IsInvalid(found.status())) {
+  if (IsInvalidCheckpoint(found.status())) {
     return absl::DataLossError(std::string(found.status().message()));
   }
   MT_RETURN_IF_ERROR(found.status());
@@ -166,6 +195,7 @@ absl::StatusOr<std::set<std::string>> CheckpointCatalog::NeededByForks() {
 }
 
 absl::Status CheckpointCatalog::Retain(const JobRecord& record) {
+  MutexLock lock(&remove_mutex_);
   MT_ASSIGN_OR_RETURN(const Rows rows, RowsOf(record.job.name()));
   RetentionRules rules;
   rules.keep_last = std::max<int64_t>(record.job.spec().checkpoint().keep_last(), 1);
@@ -184,48 +214,24 @@ absl::Status CheckpointCatalog::Retain(const JobRecord& record) {
   for (const std::string& name : CheckpointsToRemove(newest_first, rules)) {
     const auto row = std::find_if(newest_first.begin(), newest_first.end(),
                                   [&name](const auto& each) { return each.name() == name; });
-    MT_RETURN_IF_ERROR(MoveAway(*row));
-    if (const absl::Status forgotten = ForgetRow(*row); !forgotten.ok()) {
-      MoveBack(*row);
-      return forgotten;
-    }
-    parts_.on_retention(row->size_bytes());
-    RemoveLater(*row);
+    MT_RETURN_IF_ERROR(RemoveOld(*row));
   }
   return absl::OkStatus();
 }
 
-std::string CheckpointCatalog::RemovedFolderOf(const v1::Checkpoint& row) const {
-  return absl::StrCat(FolderOf(JobOfCheckpoint(row.name())), "/", std::string(kTemporaryPrefix),
-                      "removed-", row.uid());
-}
-
-absl::Status CheckpointCatalog::MoveAway(const v1::Checkpoint& row) {
-  MutexLock lock(&remove_mutex_);
-  if (!parts_.disk.Exists(row.path())) {
+// One that is used goes after a later commit.
+absl::Status CheckpointCatalog::RemoveOld(const v1::Checkpoint& row) {
+  if (uses_.IsWanted(row.uid())) {
     return absl::OkStatus();
   }
-  MT_RETURN_IF_ERROR(parts_.disk.Rename(row.path(), RemovedFolderOf(row)));
-  return parts_.disk.SyncFolder(FolderOf(JobOfCheckpoint(row.name())));
-}
-
-void CheckpointCatalog::MoveBack(const v1::Checkpoint& row) {
-  MutexLock lock(&remove_mutex_);
-  absl::Status status = parts_.disk.Rename(RemovedFolderOf(row), row.path());
-  status.Update(parts_.disk.SyncFolder(FolderOf(JobOfCheckpoint(row.name()))));
-  if (!status.ok() && !absl::IsNotFound(status)) {
-    parts_.report(
-        absl::StrCat(row.name(), ": has no folder any more: ", std::string(status.message())));
+  MT_RETURN_IF_ERROR(folders_.MoveAway(row));
+  if (const absl::Status forgotten = ForgetRow(row); !forgotten.ok()) {
+    folders_.MoveBack(row);
+    return forgotten;
   }
-}
-
-void CheckpointCatalog::RemoveLater(const v1::Checkpoint& row) {
-  remover_.Run([this, path = RemovedFolderOf(row)] {
-    if (const absl::Status status = parts_.disk.RemoveTree(path); !status.ok()) {
-      parts_.report(
-          absl::StrCat(path, " stays until the next start: ", std::string(status.message())));
-    }
-  });
+  parts_.on_retention(row.size_bytes());
+  folders_.RemoveLater(row);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::string> CheckpointCatalog::Best(const v1::Job& job) {
@@ -238,9 +244,10 @@ absl::StatusOr<std::string> CheckpointCatalog::Best(const v1::Job& job) {
   return std::string();
 }
 
-absl::Status CheckpointCatalog::MarkDamaged(const std::string& name, const std::string& damage) {
+absl::Status CheckpointCatalog::MarkDamaged(const v1::Checkpoint& checkpoint,
+                                            const std::string& damage) {
   const absl::Status status = parts_.database.Write([&](Connection& connection) {
-    return ChangeCheckpoint(connection, name, parts_.clock.WallNow(),
+    return ChangeCheckpoint(connection, checkpoint, parts_.clock.WallNow(),
                             [&damage](v1::Checkpoint& row) { row.set_damage(damage); })
         .status();
   });
@@ -272,6 +279,12 @@ absl::StatusOr<Numbered<v1::Checkpoint>> CheckpointCatalog::Get(const std::strin
   return ResourceNotFound(name);
 }
 
+absl::StatusOr<CheckpointInUse> CheckpointCatalog::Use(const std::string& name) {
+  MutexLock lock(&remove_mutex_);
+  MT_ASSIGN_OR_RETURN(const Numbered<v1::Checkpoint> row, Get(name));
+  return uses_.Begin(row.message);
+}
+
 absl::StatusOr<std::vector<Numbered<v1::Checkpoint>>> CheckpointCatalog::List(
     const std::string& job, int64_t before_number, int64_t limit) {
   Rows rows;
@@ -286,8 +299,9 @@ absl::StatusOr<std::vector<Numbered<v1::Checkpoint>>> CheckpointCatalog::List(
 }
 
 absl::StatusOr<std::vector<v1::CheckpointFile>> CheckpointCatalog::Files(const std::string& name) {
-  MT_ASSIGN_OR_RETURN(const Numbered<v1::Checkpoint> row, Get(name));
-  const std::string& path = row.message.path();
+  MT_ASSIGN_OR_RETURN(const CheckpointInUse row, Use(name));
+  uses_.NoteReader(*row);
+  const std::string& path = row->path();
   MT_ASSIGN_OR_RETURN(const Checkpoint checkpoint, OpenCheckpoint(path, parts_.disk));
   MT_ASSIGN_OR_RETURN(
       const std::string manifest,
@@ -308,6 +322,7 @@ absl::StatusOr<std::vector<v1::CheckpointFile>> CheckpointCatalog::Files(const s
 absl::StatusOr<v1::Checkpoint> CheckpointCatalog::SetPinned(const RequestKey& key,
                                                             const std::string& name, bool pinned,
                                                             const std::string& etag) {
+  MutexLock lock(&remove_mutex_);
   MT_ASSIGN_OR_RETURN(
       const std::string answer,
       WriteOnce(
@@ -321,7 +336,7 @@ absl::StatusOr<v1::Checkpoint> CheckpointCatalog::SetPinned(const RequestKey& ke
             }
             MT_ASSIGN_OR_RETURN(
                 const v1::Checkpoint changed,
-                ChangeCheckpoint(connection, name, parts_.clock.WallNow(),
+                ChangeCheckpoint(connection, row, parts_.clock.WallNow(),
                                  [pinned](v1::Checkpoint& each) { each.set_pinned(pinned); }));
             return changed.SerializeAsString();
           }));
@@ -337,16 +352,21 @@ absl::Status CheckpointCatalog::CheckRemovable(const v1::Checkpoint& row) {
   std::string needed_by = needed.contains(row.name()) ? "a fork that has not ended" : "";
   const absl::StatusOr<JobRecord> record = parts_.jobs.Get(JobOfCheckpoint(row.name()));
   if (record.ok() && !IsFinal(record->job.state())) {
-    MT_ASSIGN_OR_RETURN(const std::optional<v1::Checkpoint> start, StartOf(*record));
-    if (start.has_value() && start->name() == row.name()) {
+    MT_ASSIGN_OR_RETURN(const Rows rows, RowsOf(record->job.name()));
+    MT_ASSIGN_OR_RETURN(const JobStart start, Choose(*record, rows));
+    if (start.checkpoint.has_value() && start.checkpoint->name() == row.name()) {
       needed_by = record->job.name();
     }
   }
-  return needed_by.empty()
-             ? absl::OkStatus()
-             : PreconditionFailed(row.name(), "CHECKPOINT_NEEDED",
-                                  absl::StrCat(row.name(), " is what ", needed_by, " goes on from"),
-                                  {{"needed_by", needed_by}});
+  if (!needed_by.empty()) {
+    return PreconditionFailed(row.name(), "CHECKPOINT_NEEDED",
+                              absl::StrCat(row.name(), " is what ", needed_by, " goes on from"),
+                              {{"needed_by", needed_by}});
+  }
+  return uses_.InUse(row.uid())
+             ? PreconditionFailed(row.name(), "CHECKPOINT_IN_USE",
+                                  absl::StrCat(row.name(), " is being read: try again after that"))
+             : absl::OkStatus();
 }
 
 absl::Status CheckpointCatalog::Delete(const RequestKey& key, const std::string& name,
@@ -355,49 +375,53 @@ absl::Status CheckpointCatalog::Delete(const RequestKey& key, const std::string&
   if (known.has_value()) {
     return absl::OkStatus();
   }
+  MutexLock lock(&remove_mutex_);
   MT_ASSIGN_OR_RETURN(const Numbered<v1::Checkpoint> row, Get(name));
   MT_RETURN_IF_ERROR(CheckRemovable(row.message));
   if (validate_only) {
     return absl::OkStatus();
   }
-  MT_RETURN_IF_ERROR(MoveAway(row.message));
+  MT_RETURN_IF_ERROR(folders_.MoveAway(row.message));
   const absl::Status forgotten =
       WriteOnce(parts_.database, key, parts_.clock.WallNow(),
                 [&](Connection& connection) -> absl::StatusOr<std::string> {
-                  MT_RETURN_IF_ERROR(DeleteCheckpointRow(connection, name));
+                  MT_RETURN_IF_ERROR(DeleteCheckpointRow(connection, row.message));
                   return std::string();
                 })
           .status();
   if (!forgotten.ok()) {
-    MoveBack(row.message);
+    folders_.MoveBack(row.message);
     return forgotten;
   }
-  RemoveLater(row.message);
+  folders_.RemoveLater(row.message);
   return absl::OkStatus();
 }
 
-absl::StatusOr<v1::VerifyCheckpointResponse> CheckpointCatalog::Verify(const std::string& name) {
-  MT_ASSIGN_OR_RETURN(const Numbered<v1::Checkpoint> row, Get(name));
+absl::StatusOr<v1::VerifyCheckpointResponse> CheckpointCatalog::Verify(
+    const std::string& name, const ByteProgress& progress) {
+  MT_ASSIGN_OR_RETURN(const CheckpointInUse row, Use(name));
   v1::VerifyCheckpointResponse response;
-  const absl::StatusOr<Checkpoint> found = OpenCheckpoint(row.message.path(), parts_.disk);
+  const absl::StatusOr<Checkpoint> found = OpenCheckpoint(row->path(), parts_.disk);
   absl::Status status = found.status();
   if (found.ok()) {
-    status = VerifyCheckpoint(*found, kVerifyThreads, parts_.disk);
+    status = VerifyCheckpoint(*found, kVerifyThreads, parts_.disk, progress);
     response.set_verified_bytes(found->SizeBytes());
   }
-  if (!status.ok() && !IsInvalid(status)) {
+  if (!status.ok() && !IsInvalidCheckpoint(status)) {
     return status;
   }
   response.set_valid(status.ok());
   response.set_failure(std::string(status.message()));
-  if (response.failure() != row.message.damage()) {
-    MT_RETURN_IF_ERROR(MarkDamaged(name, response.failure()));
+  if (response.failure() != row->damage()) {
+    MT_RETURN_IF_ERROR(MarkDamaged(*row, response.failure()));
   }
   return response;
 }
 
-absl::StatusOr<std::unique_ptr<ReadableFile>> CheckpointCatalog::OpenFile(const std::string& name,
+absl::StatusOr<CheckpointCatalog::OpenedFile> CheckpointCatalog::OpenFile(const std::string& name,
                                                                           const std::string& path) {
+  OpenedFile opened;
+  MT_ASSIGN_OR_RETURN(opened.checkpoint, Use(name));
   MT_ASSIGN_OR_RETURN(const std::vector<v1::CheckpointFile> files, Files(name));
   const bool is_there = std::any_of(files.begin(), files.end(),
                                     [&path](const auto& file) { return file.path() == path; });
@@ -405,8 +429,9 @@ absl::StatusOr<std::unique_ptr<ReadableFile>> CheckpointCatalog::OpenFile(const 
     return WithReason(absl::NotFoundError(absl::StrCat(name, " has no file \"", path, "\"")),
                       "FILE_NOT_FOUND", {{"checkpoint", name}, {"path", path}});
   }
-  MT_ASSIGN_OR_RETURN(const Numbered<v1::Checkpoint> row, Get(name));
-  return parts_.disk.OpenForReading(absl::StrCat(row.message.path(), "/", path));
+  MT_ASSIGN_OR_RETURN(
+      opened.file, parts_.disk.OpenForReading(absl::StrCat(opened.checkpoint->path(), "/", path)));
+  return opened;
 }
 
 }  // namespace megatrain

@@ -6,21 +6,24 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "megatrain/v1/checkpoint.pb.h"
 #include "megatrain/v1/checkpoint_service.pb.h"
+#include "runtime/base/byte_progress.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/file_system.h"
 #include "runtime/base/mutex.h"
+#include "runtime/checkpoint/checkpoint_folder.h"
+#include "server/checkpoints/checkpoint_folders.h"
+#include "server/checkpoints/checkpoint_uses.h"
 #include "server/database/database.h"
 #include "server/database/request_key.h"
-#include "server/executor/executor.h"
 #include "server/jobs/job_checkpoints.h"
 #include "server/jobs/job_store.h"
 #include "server/resources/resource_table.h"
@@ -28,8 +31,8 @@
 namespace megatrain {
 
 // The engine makes the folders; the disk is the truth about them, the rows about what is wished.
-// A folder leaves its name before its row goes, and its bytes after. Thread-safe; calls block on
-// the disk.
+// A folder leaves its name before its row goes, and its bytes after; nothing goes while it is used.
+// Thread-safe; calls block on the disk.
 class CheckpointCatalog final : public JobCheckpoints {
  public:
   // All outlive it.
@@ -44,19 +47,24 @@ class CheckpointCatalog final : public JobCheckpoints {
   };
 
   // Takes in valid folders without a row, forgets rows without a valid folder, and removes what
-  // saves and removals left. Before any engine runs.
+  // saves and removals left. Before any engine runs. FAILED_PRECONDITION when no folder of any row
+  // is there, as if their disk were not mounted: nothing is forgotten then.
   static absl::StatusOr<std::unique_ptr<CheckpointCatalog>> Open(const Parts& parts);
 
   absl::StatusOr<std::string> Folder(const v1::Job& job) override;
-  absl::StatusOr<std::optional<v1::Checkpoint>> StartOf(const JobRecord& record) override;
+  absl::StatusOr<JobStart> StartOf(const JobRecord& record) override;
+  absl::StatusOr<std::vector<v1::JobEvent>> Figures(const v1::Checkpoint& checkpoint) override;
   absl::StatusOr<v1::Checkpoint> Commit(const JobRecord& record,
                                         const std::string& checkpoint_id) override;
   absl::StatusOr<std::string> Best(const v1::Job& job) override;
-  absl::Status MarkDamaged(const std::string& name, const std::string& damage) override;
+  absl::Status MarkDamaged(const v1::Checkpoint& checkpoint, const std::string& damage) override;
   absl::Status CheckRoom(const v1::Job& job) override;
 
   // NOT_FOUND. Without `files`.
   absl::StatusOr<Numbered<v1::Checkpoint>> Get(const std::string& name);
+
+  // The same, and nothing removes it as long as the result lives, which this outlives.
+  absl::StatusOr<CheckpointInUse> Use(const std::string& name);
 
   // Of `jobs/{job}`, or of all jobs when that is empty; newest first; only those before
   // `before_number`, unless it is 0.
@@ -70,41 +78,48 @@ class CheckpointCatalog final : public JobCheckpoints {
   absl::StatusOr<v1::Checkpoint> SetPinned(const RequestKey& key, const std::string& name,
                                            bool pinned, const std::string& etag);
 
-  // FAILED_PRECONDITION with the reason CHECKPOINT_PINNED, or CHECKPOINT_NEEDED when a job that has
-  // not ended goes on from it.
+  // FAILED_PRECONDITION with the reason CHECKPOINT_PINNED, CHECKPOINT_NEEDED when a job that has
+  // not ended goes on from it, or CHECKPOINT_IN_USE while somebody reads it.
   absl::Status Delete(const RequestKey& key, const std::string& name, bool validate_only);
 
-  // Reads every byte. What is found is remembered: a damaged one is passed over from then on.
-  absl::StatusOr<v1::VerifyCheckpointResponse> Verify(const std::string& name);
+  // Reads every byte. What is found is remembered: a damaged one is passed over from then on. An
+  // error of `progress` ends it.
+  absl::StatusOr<v1::VerifyCheckpointResponse> Verify(const std::string& name,
+                                                      const ByteProgress& progress = nullptr);
 
   // One of its files.
-  absl::StatusOr<std::unique_ptr<ReadableFile>> OpenFile(const std::string& name,
-                                                         const std::string& path);
+  struct OpenedFile {
+    CheckpointInUse checkpoint;
+    std::unique_ptr<ReadableFile> file;
+  };
+  absl::StatusOr<OpenedFile> OpenFile(const std::string& name, const std::string& path);
 
  private:
   using Rows = std::vector<Numbered<v1::Checkpoint>>;
 
-  explicit CheckpointCatalog(const Parts& parts) : parts_(parts) {}
+  explicit CheckpointCatalog(const Parts& parts)
+      : parts_(parts), uses_(parts.clock), folders_(parts.disk, parts_.report) {}
 
   absl::Status Reconcile();
-  absl::Status AdoptFolders(const std::string& job);
+  absl::Status CheckDisk();
+  // Folders of the job without a row get one; gives those that are no checkpoints.
+  absl::StatusOr<std::vector<CheckpointListing::Invalid>> Adopt(const std::string& job);
   absl::Status ForgetRow(const v1::Checkpoint& row);
   std::string FolderOf(const std::string& job) const;
 
   absl::StatusOr<Rows> RowsOf(const std::string& job);
+  // By those that have a row.
+  absl::StatusOr<JobStart> Choose(const JobRecord& record, const Rows& rows);
   absl::StatusOr<std::set<std::string>> NeededByForks();
   absl::Status CheckRemovable(const v1::Checkpoint& row);
   absl::Status Retain(const JobRecord& record);
-  std::string RemovedFolderOf(const v1::Checkpoint& row) const;
-  // Takes the folder from its name; OK when it is gone already.
-  absl::Status MoveAway(const v1::Checkpoint& row);
-  // Gives it back when the row could not be removed.
-  void MoveBack(const v1::Checkpoint& row);
-  void RemoveLater(const v1::Checkpoint& row);
+  absl::Status RemoveOld(const v1::Checkpoint& row) ABSL_EXCLUSIVE_LOCKS_REQUIRED(remove_mutex_);
 
   const Parts parts_;
-  Mutex remove_mutex_;  // one removal at a time moves folders
-  Executor remover_{1};
+  // Held from the look whether a checkpoint may go until it is gone, and while a use begins.
+  Mutex remove_mutex_;
+  CheckpointUses uses_;
+  CheckpointFolders folders_;
 };
 
 }  // namespace megatrain

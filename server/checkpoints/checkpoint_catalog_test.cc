@@ -10,8 +10,10 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "runtime/base/faulty_file_system.h"
 #include "runtime/base/posix_file_system.h"
 #include "runtime/base/virtual_clock.h"
+#include "runtime/checkpoint/training_log.h"
 #include "server/checkpoints/checkpoint_folder_for_test.h"
 #include "server/database/database.h"
 #include "server/database/request_log.h"
@@ -43,14 +45,21 @@ class CheckpointCatalogTest : public ::testing::Test {
     Restart();
   }
 
-  void Restart() {
+  absl::Status TryRestart() {
     catalog_.reset();
     auto catalog = CheckpointCatalog::Open(
-        {*database_, files_, clock_, jobs_, folder_ + "/jobs",
+        {*database_, disk_, clock_, jobs_, folder_ + "/jobs",
          [this](int64_t freed_bytes) { freed_bytes_ += freed_bytes; },
          [this](const std::string& finding) { findings_.push_back(finding); }});
-    ASSERT_TRUE(catalog.ok()) << catalog.status();
-    catalog_ = *std::move(catalog);
+    if (catalog.ok()) {
+      catalog_ = *std::move(catalog);
+    }
+    return catalog.status();
+  }
+
+  void Restart() {
+    const absl::Status status = TryRestart();
+    ASSERT_TRUE(status.ok()) << status;
   }
 
   void AddJob(const std::string& id, int64_t keep_last = 2, const std::string& forked_from = "") {
@@ -87,7 +96,8 @@ class CheckpointCatalogTest : public ::testing::Test {
   std::string StartOf(const JobRecord& record) {
     const auto start = catalog_->StartOf(record);
     EXPECT_TRUE(start.ok()) << start.status();
-    return start->has_value() ? (*start)->name() : "";
+    passed_over_ = start->passed_over;
+    return start->checkpoint.has_value() ? start->checkpoint->name() : "";
   }
 
   static std::string Name(int64_t step) {
@@ -96,6 +106,8 @@ class CheckpointCatalogTest : public ::testing::Test {
 
   std::string folder_;
   PosixFileSystem files_;
+  FaultyFileSystem disk_{&files_};
+  std::string passed_over_;  // at the last StartOf
   VirtualClock clock_;
   MemoryJobStore jobs_;
   std::unique_ptr<Database> database_;
@@ -205,6 +217,7 @@ TEST_F(CheckpointCatalogTest, EveryDamagedByteIsFoundAndThePreviousOneIsOffered)
       ASSERT_FALSE(result->valid()) << name << ", byte " << i;
       ASSERT_THAT(result->failure(), HasSubstr(name));
       ASSERT_EQ(StartOf(Job()), Name(1));
+      ASSERT_THAT(passed_over_, HasSubstr(absl::StrCat(Name(2), " is damaged: ")));
     }
     std::ofstream(path) << whole;
     EXPECT_TRUE(catalog_->Verify(Name(2))->valid());
@@ -248,7 +261,7 @@ TEST_F(CheckpointCatalogTest, AForkKeepsWhatItComesFromUntilItHasItsOwn) {
   Save({.step = 4});
   EXPECT_THAT(Steps(), ElementsAre(4, 3, 1));
   EXPECT_EQ(ReasonOf(catalog_->Delete(kNoKey, Name(1), false)), "CHECKPOINT_NEEDED");
-  ASSERT_TRUE(catalog_->MarkDamaged(Name(1), "adam_m.bin").ok());
+  ASSERT_TRUE(catalog_->MarkDamaged(catalog_->Get(Name(1))->message, "adam_m.bin").ok());
   EXPECT_TRUE(absl::IsNotFound(catalog_->StartOf(Job("fork")).status()));
   JobRecord fork = Job("fork");
   fork.job.set_last_checkpoint("jobs/fork/checkpoints/step-00000002");
@@ -287,6 +300,116 @@ TEST_F(CheckpointCatalogTest, FilesAreReadByTheirNamesOnly) {
   EXPECT_EQ(files->back().size_bytes(), 16);
   EXPECT_TRUE(catalog_->OpenFile(Name(1), "weights_hi.bin").ok());
   EXPECT_EQ(ReasonOf(catalog_->OpenFile(Name(1), "../../log").status()), "FILE_NOT_FOUND");
+}
+
+TEST_F(CheckpointCatalogTest, WhatTheEngineCommittedAndToldNobodyOfIsGoneOnFrom) {
+  Save({.step = 1});
+  MakeCheckpointFolder(FolderOf("a"), {.step = 2});
+  EXPECT_EQ(StartOf(Job()), Name(2));
+  EXPECT_EQ(passed_over_, "");
+  EXPECT_THAT(Steps(), ElementsAre(2, 1));
+}
+
+TEST_F(CheckpointCatalogTest, AJobIsToldWhyItDoesNotGoOnFromALaterOne) {
+  Save({.step = 1});
+  const v1::Checkpoint second = Save({.step = 2});
+  JobRecord record = Job();
+  record.job.set_last_checkpoint(Name(2));
+  ASSERT_TRUE(catalog_->MarkDamaged(second, "adam_m.bin").ok());
+  EXPECT_EQ(StartOf(record), Name(1));
+  EXPECT_EQ(passed_over_, absl::StrCat(Name(2), " is damaged: adam_m.bin"));
+  std::filesystem::remove(FolderOf("a") + "/step-00000001/manifest.json");
+  std::filesystem::remove_all(FolderOf("a") + "/step-00000002");
+  Restart();
+  EXPECT_EQ(StartOf(record), "");
+  EXPECT_EQ(passed_over_, absl::StrCat(Name(2), " is not there any more"));
+}
+
+TEST_F(CheckpointCatalogTest, ADiskThatFailsIsNoReasonToBeginAnew) {
+  Save({.step = 1});
+  MakeCheckpointFolder(FolderOf("a"), {.step = 2});  // nobody was told of it yet
+  disk_.Break();
+  EXPECT_FALSE(catalog_->StartOf(Job()).ok());
+  EXPECT_FALSE(catalog_->Figures(catalog_->Get(Name(1))->message).ok());
+  EXPECT_FALSE(catalog_->Verify(Name(1)).ok());
+  disk_.Repair();
+  EXPECT_EQ(catalog_->Get(Name(1))->message.damage(), "");
+  EXPECT_EQ(StartOf(Job()), Name(2));
+}
+
+TEST_F(CheckpointCatalogTest, AnAbsentDiskForgetsNothing) {
+  Save({.step = 1});
+  std::filesystem::rename(folder_ + "/jobs", folder_ + "/unmounted");
+  const absl::Status status = TryRestart();
+  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("mount the disk"));
+  std::filesystem::remove_all(folder_ + "/jobs");
+  std::filesystem::rename(folder_ + "/unmounted", folder_ + "/jobs");
+  Restart();
+  EXPECT_THAT(Steps(), ElementsAre(1));
+  // As the message says for what is gone for good.
+  std::filesystem::remove_all(folder_ + "/jobs");
+  std::filesystem::create_directories(FolderOf("a"));
+  Restart();
+  EXPECT_THAT(Steps(), IsEmpty());
+}
+
+// The engine writes one of the same name before the row of the old one goes.
+TEST_F(CheckpointCatalogTest, OnlyTheVeryCheckpointIsRemovedOrMarked) {
+  const v1::Checkpoint old = Save({.step = 1});
+  Save({.step = 2});
+  MakeCheckpointFolder(FolderOf("a"), {.step = 1, .content = "anew", .create_seconds = 100});
+  Save({.step = 3});  // takes the old one's row
+  EXPECT_EQ(*files_.ReadFile(FolderOf("a") + "/step-00000001/weights_hi.bin", 100), "anew");
+  ASSERT_TRUE(catalog_->Commit(Job(), "step-00000001").ok());
+  ASSERT_TRUE(catalog_->MarkDamaged(old, "adam_m.bin").ok());
+  const v1::Checkpoint anew = catalog_->Get(Name(1))->message;
+  EXPECT_NE(anew.uid(), old.uid());
+  EXPECT_EQ(anew.damage(), "");
+}
+
+TEST_F(CheckpointCatalogTest, NothingThatIsUsedGoes) {
+  Save({.step = 1});
+  auto used = catalog_->Use(Name(1));
+  ASSERT_TRUE(used.ok()) << used.status();
+  Save({.step = 2});
+  Save({.step = 3});
+  EXPECT_THAT(Steps(), ElementsAre(3, 2, 1));
+  EXPECT_EQ(ReasonOf(catalog_->Delete(kNoKey, Name(1), false)), "CHECKPOINT_IN_USE");
+  used->reset();
+  ASSERT_TRUE(catalog_->Files(Name(1)).ok());
+  Save({.step = 4});
+  EXPECT_THAT(Steps(), ElementsAre(4, 3, 1)) << "its next file may be read in a moment";
+  clock_.Advance(absl::Minutes(2));
+  Save({.step = 5});
+  EXPECT_THAT(Steps(), ElementsAre(5, 4));
+  EXPECT_TRUE(absl::IsNotFound(catalog_->Use(Name(1)).status()));
+}
+
+TEST_F(CheckpointCatalogTest, AVerificationThatNobodyWaitsForEndsAndSaysNothing) {
+  Save({.step = 1});
+  const auto stop = [](int64_t, int64_t) { return absl::CancelledError("nobody waits"); };
+  EXPECT_TRUE(absl::IsCancelled(catalog_->Verify(Name(1), stop).status()));
+  EXPECT_EQ(catalog_->Get(Name(1))->message.damage(), "");
+  EXPECT_TRUE(catalog_->Verify(Name(1))->valid());
+}
+
+TEST_F(CheckpointCatalogTest, TheFiguresThatACheckpointRemembersAreRead) {
+  TrainingLog log;
+  AddToLog({.step = 1, .loss = 0.1, .gradient_norm = 2, .learning_rate = 1e-3, .token_count = 7},
+           log);
+  AddToLog({.kind = LogEntry::Kind::kEvaluation, .step = 1, .loss = 0.3}, log);
+  MakeCheckpointFolder(FolderOf("a"), {.step = 1, .log = log});
+  const auto committed = catalog_->Commit(Job(), "step-00000001");
+  ASSERT_TRUE(committed.ok()) << committed.status();
+  const auto figures = catalog_->Figures(*committed);
+  ASSERT_TRUE(figures.ok()) << figures.status();
+  ASSERT_THAT(*figures, SizeIs(2));
+  EXPECT_EQ((*figures)[0].step().loss(), 0.1);
+  EXPECT_EQ((*figures)[0].step().token_count(), 7);
+  EXPECT_EQ((*figures)[1].evaluation().loss(), 0.3);
+  std::ofstream(FolderOf("a") + "/step-00000001/training_log.bin") << std::string(112, 'x');
+  EXPECT_TRUE(absl::IsDataLoss(catalog_->Figures(*committed).status()));
 }
 
 TEST_F(CheckpointCatalogTest, AJobWithoutRoomForItsCheckpointIsTold) {

@@ -23,35 +23,37 @@ absl::Status Damaged(const std::string& name, const std::string& damage) {
 
 absl::StatusOr<v1::ModelVersion> CheckpointExport::Export(const RequestKey& key,
                                                           const std::string& name,
-                                                          const std::string& path) {
-  MT_ASSIGN_OR_RETURN(const Numbered<v1::Checkpoint> row, parts_.catalog.Get(name));
-  if (!row.message.damage().empty()) {
-    return Damaged(name, row.message.damage());
+                                                          const std::string& path,
+                                                          const ByteProgress& progress) {
+  MT_ASSIGN_OR_RETURN(const CheckpointInUse row, parts_.catalog.Use(name));
+  if (!row->damage().empty()) {
+    return Damaged(name, row->damage());
   }
   MT_ASSIGN_OR_RETURN(const JobRecord record, parts_.jobs.Get(JobOfCheckpoint(name)));
   const std::string& model = record.job.spec().model();
   MT_ASSIGN_OR_RETURN(const v1::ModelVersion version, parts_.models.Get(model));
   return parts_.models.ExportOther(
       key, model,
-      {name, [&](const std::string& folder) { return Write(row.message, version.path(), folder); }},
+      {name,
+       [&](const std::string& folder) { return Write(*row, version.path(), folder, progress); }},
       path);
 }
 
 absl::Status CheckpointExport::Write(const v1::Checkpoint& row, const std::string& model_path,
-                                     const std::string& folder) {
+                                     const std::string& folder, const ByteProgress& progress) {
   MT_ASSIGN_OR_RETURN(const std::unique_ptr<ModelFolder> source,
                       ModelFolder::Open(model_path, parts_.disk));
   const ModelLayout layout = MakeModelLayout(source->config());
   MT_ASSIGN_OR_RETURN(const Checkpoint checkpoint, OpenCheckpoint(row.path(), parts_.disk));
   const absl::StatusOr<std::unique_ptr<CheckpointWeights>> weights =
-      CheckpointWeights::Open(checkpoint, layout, parts_.disk);
+      CheckpointWeights::Open(checkpoint, layout, parts_.disk, progress);
   if (absl::IsDataLoss(weights.status())) {
     const std::string damage(weights.status().message());
-    MT_RETURN_IF_ERROR(parts_.catalog.MarkDamaged(row.name(), damage));
+    MT_RETURN_IF_ERROR(parts_.catalog.MarkDamaged(row, damage));
     return Damaged(row.name(), damage);
   }
   MT_RETURN_IF_ERROR(weights.status());
-  return ExportModel(*source, layout, **weights, folder, parts_.disk);
+  return ExportModel(*source, layout, **weights, folder, parts_.disk, progress);
 }
 
 }  // namespace megatrain

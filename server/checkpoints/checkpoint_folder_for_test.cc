@@ -27,11 +27,21 @@ std::string MakeCheckpointFolder(const std::string& folder, const FolderForTest&
   manifest.create_time = absl::FromUnixSeconds(options.create_seconds + options.step);
   manifest.schedule.total_steps = options.step + 1;
   manifest.unit_elements = {8};
-  const uint32_t crc = Crc32c(options.content);
-  manifest.files = {{"weights_hi.bin", static_cast<int64_t>(options.content.size()), crc, {crc}}};
+  const auto describe = [](const std::string& name, const std::string& content) {
+    const uint32_t crc = Crc32c(content);
+    return CheckpointFile{name, static_cast<int64_t>(content.size()), crc, {crc}};
+  };
+  const std::string log = SerializeTrainingLog(options.log);
+  if (!log.empty()) {
+    manifest.files.push_back(describe(kTrainingLogName, log));
+  }
+  manifest.files.push_back(describe("weights_hi.bin", options.content));
   const std::string id = CheckpointId(options.step);
   const std::string path = absl::StrCat(folder, "/", id);
   std::filesystem::create_directories(path);
+  if (!log.empty()) {
+    std::ofstream(path + "/" + kTrainingLogName, std::ios::binary) << log;
+  }
   std::ofstream(path + "/weights_hi.bin") << options.content;
   std::ofstream(path + "/" + kManifestName) << SerializeManifest(manifest);
   return id;

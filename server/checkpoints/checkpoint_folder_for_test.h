@@ -8,6 +8,7 @@
 #include <string>
 
 #include "runtime/checkpoint/manifest.h"
+#include "runtime/checkpoint/training_log.h"
 
 namespace megatrain {
 
@@ -17,6 +18,7 @@ struct FolderForTest {
   std::optional<double> loss;                // of an evaluation at `step`
   std::string content = "weights of a toy";  // of weights_hi.bin
   int64_t create_seconds = 0;                // of the Unix epoch
+  TrainingLog log;
 };
 
 // Makes `folder`/step-... and returns its ID.

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/checkpoint/manifest.h"
+#include "server/errors/errors.h"
 #include "server/jobs/job_record.h"
 #include "server/names/resource_name.h"
 #include "server/resources/checkpoint_trigger.h"
@@ -44,6 +45,14 @@ absl::Status MarkBest(Connection& connection, const std::string& job) {
     MT_RETURN_IF_ERROR(UpdateResource(connection, row.name(), kNoState, row));
   }
   return absl::OkStatus();
+}
+
+// The row of that name, if it is not another checkpoint's by now: NOT_FOUND.
+absl::StatusOr<v1::Checkpoint> FindSame(Connection& connection, const v1::Checkpoint& checkpoint) {
+  MT_ASSIGN_OR_RETURN(v1::Checkpoint row,
+                      FindResource<v1::Checkpoint>(connection, checkpoint.name()));
+  return row.uid() == checkpoint.uid() ? absl::StatusOr<v1::Checkpoint>(std::move(row))
+                                       : ResourceNotFound(checkpoint.name());
 }
 
 }  // namespace
@@ -89,19 +98,25 @@ absl::StatusOr<v1::Checkpoint> InsertCheckpoint(Connection& connection, v1::Chec
 }
 
 absl::StatusOr<v1::Checkpoint> ChangeCheckpoint(
-    Connection& connection, const std::string& name, absl::Time now,
+    Connection& connection, const v1::Checkpoint& checkpoint, absl::Time now,
     const std::function<void(v1::Checkpoint&)>& change) {
-  MT_ASSIGN_OR_RETURN(v1::Checkpoint row, FindResource<v1::Checkpoint>(connection, name));
+  MT_ASSIGN_OR_RETURN(v1::Checkpoint row, FindSame(connection, checkpoint));
   change(row);
   *row.mutable_update_time() = TimestampOf(now);
   Touch(row);
-  MT_RETURN_IF_ERROR(UpdateResource(connection, name, kNoState, row));
-  return row;
+  MT_RETURN_IF_ERROR(UpdateResource(connection, row.name(), kNoState, row));
+  MT_RETURN_IF_ERROR(MarkBest(connection, JobOfCheckpoint(row.name())));
+  return FindResource<v1::Checkpoint>(connection, row.name());
 }
 
-absl::Status DeleteCheckpointRow(Connection& connection, const std::string& name) {
-  MT_RETURN_IF_ERROR(DeleteResource(connection, name));
-  return MarkBest(connection, JobOfCheckpoint(name));
+absl::Status DeleteCheckpointRow(Connection& connection, const v1::Checkpoint& checkpoint) {
+  const absl::StatusOr<v1::Checkpoint> row = FindSame(connection, checkpoint);
+  if (absl::IsNotFound(row.status())) {
+    return absl::OkStatus();
+  }
+  MT_RETURN_IF_ERROR(row.status());
+  MT_RETURN_IF_ERROR(DeleteResource(connection, row->name()));
+  return MarkBest(connection, JobOfCheckpoint(row->name()));
 }
 
 }  // namespace megatrain

@@ -29,13 +29,13 @@ absl::StatusOr<std::vector<Numbered<v1::Checkpoint>>> SelectCheckpoints(Connecti
 // left as it is; another one of that name is replaced, but for its pin.
 absl::StatusOr<v1::Checkpoint> InsertCheckpoint(Connection& connection, v1::Checkpoint described);
 
-// Changes a row. NOT_FOUND.
-absl::StatusOr<v1::Checkpoint> ChangeCheckpoint(Connection& connection, const std::string& name,
-                                                absl::Time now,
+// Changes the row of that very checkpoint, by its uid. NOT_FOUND.
+absl::StatusOr<v1::Checkpoint> ChangeCheckpoint(Connection& connection,
+                                                const v1::Checkpoint& checkpoint, absl::Time now,
                                                 const std::function<void(v1::Checkpoint&)>& change);
 
-// OK when it is not there.
-absl::Status DeleteCheckpointRow(Connection& connection, const std::string& name);
+// The same way. OK when it is not there.
+absl::Status DeleteCheckpointRow(Connection& connection, const v1::Checkpoint& checkpoint);
 
 }  // namespace megatrain
 

@@ -147,10 +147,8 @@ TEST_F(EngineResumeTest, KilledAnywhereItEndsWithTheSameBits) {
   const auto killed = ListCheckpoints(request.checkpoint_folder(), files_);
   const auto uninterrupted = ListCheckpoints(whole.checkpoint_folder(), files_);
   EXPECT_EQ(killed->valid.back().manifest.progress, uninterrupted->valid.back().manifest.progress);
-  for (size_t i = 0; i < 4; ++i) {
-    EXPECT_EQ(killed->valid.back().manifest.files[i].crc32c,
-              uninterrupted->valid.back().manifest.files[i].crc32c);
-  }
+  // The log of all figures is one of them.
+  EXPECT_TRUE(killed->valid.back().manifest.files == uninterrupted->valid.back().manifest.files);
 }
 
 TEST_F(EngineResumeTest, PausesOnRequestAndGoesOn) {

@@ -214,9 +214,10 @@ absl::StatusOr<TrainJob> TrainJobFromProto(const engine::v1::RunJobRequest& requ
 
 SaveRequest SaveRequestFromProto(const engine::v1::SaveCheckpointRequest& request) {
   const CheckpointTrigger trigger =
-      request.trigger() == v1::CHECKPOINT_TRIGGER_PAUSE   ? CheckpointTrigger::kPause
-      : request.trigger() == v1::CHECKPOINT_TRIGGER_DRAIN ? CheckpointTrigger::kDrain
-                                                          : CheckpointTrigger::kManual;
+      request.trigger() == v1::CHECKPOINT_TRIGGER_PAUSE     ? CheckpointTrigger::kPause
+      : request.trigger() == v1::CHECKPOINT_TRIGGER_DRAIN   ? CheckpointTrigger::kDrain
+      : request.trigger() == v1::CHECKPOINT_TRIGGER_PREEMPT ? CheckpointTrigger::kPreempt
+                                                            : CheckpointTrigger::kManual;
   return {.trigger = trigger, .then_stop = request.then_stop()};
 }
 
@@ -309,8 +310,9 @@ engine::v1::RunJobEvent EndToProto(const absl::StatusOr<TrainResult>& result) {
 
 v1::JobReason ReasonToProto(const absl::Status& status) {
   v1::JobReason reason;
-  reason.set_code(IsCorruptCheckpoint(status) ? "CHECKPOINT_CORRUPT"
-                                              : absl::StatusCodeToString(status.code()));
+  reason.set_code(IsCorruptCheckpoint(status)      ? "CHECKPOINT_CORRUPT"
+                  : IsUnreadableCheckpoint(status) ? "CHECKPOINT_UNREADABLE"
+                                                   : absl::StatusCodeToString(status.code()));
   reason.set_message(std::string(status.message()));
   return reason;
 }

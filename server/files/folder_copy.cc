@@ -29,16 +29,24 @@ class Describer {
   Sha256 hash_;
 };
 
+// How far a copy of several files is.
+struct CopyProgress {
+  const ByteProgress& progress;
+  int64_t done_bytes = 0;
+  int64_t all_bytes = 0;
+};
+
 absl::Status CopyFile(FileSystem& disk, const NamedFile& file, const std::string& to,
-                      const std::atomic<bool>& stop, Describer& describer) {
+                      CopyProgress& progress, Describer& describer) {
   MT_ASSIGN_OR_RETURN(const std::unique_ptr<WritableFile> copy,
                       disk.OpenForWriting(to, /*append=*/false));
   Sha256 hash;
   int64_t size_bytes = 0;
   MT_RETURN_IF_ERROR(ReadPieces(file.path, [&](std::string_view piece) {
-    if (stop) return absl::CancelledError("the server stops");
+    MT_RETURN_IF_ERROR(TellProgress(progress.progress, progress.done_bytes, progress.all_bytes));
     hash.Update(piece);
     size_bytes += static_cast<int64_t>(piece.size());
+    progress.done_bytes += static_cast<int64_t>(piece.size());
     return copy->Append(piece);
   }));
   MT_RETURN_IF_ERROR(copy->Sync());
@@ -50,11 +58,14 @@ absl::Status CopyFile(FileSystem& disk, const NamedFile& file, const std::string
 }  // namespace
 
 absl::StatusOr<FolderFacts> CopyFiles(FileSystem& disk, const std::vector<NamedFile>& files,
-                                      const std::string& to, const std::atomic<bool>& stop) {
+                                      const std::string& to, const ByteProgress& progress) {
+  CopyProgress copied{.progress = progress};
   std::map<std::string, std::string> sorted;
   std::set<std::string> folders = {to};
   for (const NamedFile& file : files) {
     sorted.emplace(file.name, file.path);
+    MT_ASSIGN_OR_RETURN(const int64_t size_bytes, disk.FileSize(file.path));
+    copied.all_bytes += size_bytes;
     for (size_t slash = file.name.find('/'); slash != std::string::npos;
          slash = file.name.find('/', slash + 1)) {
       folders.insert(absl::StrCat(to, "/", file.name.substr(0, slash)));
@@ -65,7 +76,8 @@ absl::StatusOr<FolderFacts> CopyFiles(FileSystem& disk, const std::vector<NamedF
   }
   Describer describer;
   for (const auto& [name, path] : sorted) {
-    MT_RETURN_IF_ERROR(CopyFile(disk, {name, path}, absl::StrCat(to, "/", name), stop, describer));
+    MT_RETURN_IF_ERROR(
+        CopyFile(disk, {name, path}, absl::StrCat(to, "/", name), copied, describer));
   }
   for (const std::string& folder : folders) {
     MT_RETURN_IF_ERROR(disk.SyncFolder(folder));

@@ -1,13 +1,13 @@
 #ifndef SERVER_FILES_FOLDER_COPY_H_
 #define SERVER_FILES_FOLDER_COPY_H_
 
-#include <atomic>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "runtime/base/byte_progress.h"
 #include "runtime/base/file_system.h"
 
 namespace megatrain {
@@ -25,10 +25,10 @@ struct NamedFile {
 };
 
 // Makes the folder `to`, which does not exist, of copies of `files`, all durable but for the name
-// of `to` itself. After an error `to` may hold a part: the caller removes it. CANCELLED soon after
-// `stop` becomes true.
+// of `to` itself. After an error `to` may hold a part: the caller removes it. `progress` hears of
+// the bytes, and its error ends it.
 absl::StatusOr<FolderFacts> CopyFiles(FileSystem& disk, const std::vector<NamedFile>& files,
-                                      const std::string& to, const std::atomic<bool>& stop);
+                                      const std::string& to, const ByteProgress& progress);
 
 // Every regular file below `folder`, links left out, sorted by name.
 absl::StatusOr<std::vector<NamedFile>> ListFiles(const std::string& folder);

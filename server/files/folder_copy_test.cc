@@ -39,12 +39,11 @@ class FolderCopyTest : public ::testing::Test {
 
   PosixFileSystem posix_;
   FaultyFileSystem disk_{&posix_};
-  std::atomic<bool> stop_ = false;
   std::string folder_;
 };
 
 TEST_F(FolderCopyTest, CopiesAndDescribes) {
-  const auto facts = CopyFiles(disk_, Files(), folder_ + "/to", stop_);
+  const auto facts = CopyFiles(disk_, Files(), folder_ + "/to", nullptr);
   ASSERT_TRUE(facts.ok()) << facts.status();
   EXPECT_EQ(Read("to/b"), Read("from/b"));
   EXPECT_EQ(facts->size_bytes, (3 << 20) + 1);
@@ -59,7 +58,7 @@ TEST_F(FolderCopyTest, CopiesAndDescribes) {
 TEST_F(FolderCopyTest, KeepsFoldersWithin) {
   auto files = Files();
   files.push_back({"x/y/c", folder_ + "/from/a"});
-  const auto facts = CopyFiles(disk_, files, folder_ + "/to", stop_);
+  const auto facts = CopyFiles(disk_, files, folder_ + "/to", nullptr);
   ASSERT_TRUE(facts.ok()) << facts.status();
   EXPECT_EQ(Read("to/x/y/c"), "a");
   EXPECT_EQ(DescribeFolder(disk_, folder_ + "/to")->fingerprint, facts->fingerprint);
@@ -74,12 +73,15 @@ TEST_F(FolderCopyTest, KeepsFoldersWithin) {
 TEST_F(FolderCopyTest, AFullDiskIsAnError) {
   disk_.FillAfter(1 << 20);
   EXPECT_TRUE(
-      absl::IsResourceExhausted(CopyFiles(disk_, Files(), folder_ + "/to", stop_).status()));
+      absl::IsResourceExhausted(CopyFiles(disk_, Files(), folder_ + "/to", nullptr).status()));
 }
 
 TEST_F(FolderCopyTest, StopsWhenAsked) {
-  stop_ = true;
-  EXPECT_TRUE(absl::IsCancelled(CopyFiles(disk_, Files(), folder_ + "/to", stop_).status()));
+  const auto stop = [](int64_t done_bytes, int64_t all_bytes) {
+    EXPECT_EQ(all_bytes, (3 << 20) + 1);
+    return done_bytes > (1 << 20) ? absl::CancelledError("stop") : absl::OkStatus();
+  };
+  EXPECT_TRUE(absl::IsCancelled(CopyFiles(disk_, Files(), folder_ + "/to", stop).status()));
 }
 
 TEST_F(FolderCopyTest, ReadsNoLinkNoPipeAndNoFolder) {

@@ -74,6 +74,15 @@ void JobChange::AddEvaluation(const v1::EvaluationRecord& evaluation) {
   *AddEvent(TimeOf(evaluation.end_time())).mutable_evaluation() = evaluation;
 }
 
+void JobChange::AddRemembered(const v1::JobEvent& event) {
+  if (event.has_evaluation()) {
+    AddEvaluation(event.evaluation());
+    return;
+  }
+  *record_.job.mutable_last_step() = event.step();
+  *AddEvent(TimeOf(event.event_time())).mutable_step() = event.step();
+}
+
 void JobChange::Pause(absl::Time now) {
   v1::Job& job = record_.job;
   job.set_state(v1::JOB_STATE_PAUSED);

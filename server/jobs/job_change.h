@@ -50,6 +50,8 @@ class JobChange {
   // The job holds.
   void AddCheckpointFailure(const v1::CheckpointFailure& failure, absl::Time now);
   void AddEvaluation(const v1::EvaluationRecord& evaluation);
+  // A step or an evaluation that only a checkpoint told of.
+  void AddRemembered(const v1::JobEvent& event);
   void SetStoppedEarly(bool stopped_early) { record_.job.set_stopped_early(stopped_early); }
 
   // Paused, with its figures.
@@ -58,8 +60,10 @@ class JobChange {
   void Resume(absl::Time now);
   // Waits in the queue until it is resumed, or not any more.
   void SetHeld(bool held, absl::Time now);
-  // Why it waits in the queue.
+  // Why it waits in the queue, or what is to be known of its start.
   void SetReason(const v1::JobReason& reason, absl::Time now);
+  // Before another change, which tells of it.
+  void ClearReason() { record_.job.clear_reason(); }
 
   // Makes it final.
   void End(v1::JobState state, const v1::JobReason& reason, absl::Time now);

@@ -1,16 +1,26 @@
 #include "server/jobs/job_controller.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status_macros.h"
 #include "server/errors/errors.h"
+#include "server/jobs/figure_gap.h"
 #include "server/jobs/job_controller_current.h"
 #include "server/jobs/scheduling_policy.h"
 
 namespace megatrain {
 namespace {
+
+// How long a job waits that could not begin: it doubles from time to time.
+constexpr absl::Duration kFirstDelay = absl::Seconds(10);
+constexpr absl::Duration kLongestDelay = absl::Minutes(10);
+// A look at the disk costs nothing.
+constexpr absl::Duration kRoomDelay = absl::Seconds(10);
+
+constexpr char kDiskFailed[] = "DISK_FAILED";
 
 v1::JobReason CancelledReason() {
   return MakeReason("CANCELLED_BY_USER", "the job was cancelled by a user");
@@ -39,9 +49,11 @@ absl::Status JobController::Tick(absl::Time now) {
   }
   parts_.observer.OnActiveJobs(jobs);
   TakeAnswers(now);
-  MT_RETURN_IF_ERROR(TakeRunnerEvents(now));
+  TakeRunnerEvents(now);
+  CommitCheckpoints(now);
   TakeWishes(jobs, now);
   TakeDrain(now);
+  TakePreemption(jobs, now);
   MT_RETURN_IF_ERROR(StartNext(jobs, now));
   MT_RETURN_IF_ERROR(Advance(now));
   idle_ = current_ == nullptr;
@@ -110,9 +122,11 @@ absl::StatusOr<bool> JobController::TendOne(const JobRecord& record, absl::Time 
     change.End(v1::JOB_STATE_CANCELLED, CancelledReason(), now);
     Log(change.job(), now, is_paused ? "cancelled while paused" : "cancelled in the queue");
   } else if (is_paused && !record.wishes.pause) {
+    postponed_.erase(record.job.name());
     change.Resume(now);
     Log(change.job(), now, "resumed: waits in the queue");
   } else if (is_queued && record.wishes.pause != record.job.held()) {
+    postponed_.erase(record.job.name());
     change.SetHeld(record.wishes.pause, now);
     Log(change.job(), now, record.wishes.pause ? "held in the queue" : "resumed");
   } else {
@@ -126,18 +140,17 @@ absl::Status JobController::StartNext(const std::vector<JobRecord>& jobs, absl::
   if (current_ != nullptr || draining_ || !parts_.runner.Ready()) {
     return absl::OkStatus();
   }
-  const int next = NextJob(jobs);
+  const int next =
+      NextJob(jobs, [&](const JobRecord& record) { return IsPostponed(record.job, now); });
   if (next < 0) {
     return absl::OkStatus();
   }
   JobChange change(jobs[next]);
   if (const absl::Status room = parts_.checkpoints.CheckRoom(change.job()); !room.ok()) {
-    if (change.job().reason().code() == ReasonOf(room)) {
-      return absl::OkStatus();
-    }
-    change.SetReason(MakeReason(ReasonOf(room), std::string(room.message())), now);
-    Log(change.job(), now, absl::StrCat("waits: ", std::string(room.message())));
-    return Save(change);
+    return WaitForRoom(std::move(change), room, now);
+  }
+  if (postponed_.contains(change.job().name()) || change.job().reason().code() == kPreempted) {
+    change.ClearReason();  // it was one to wait
   }
   change.SetState(v1::JOB_STATE_PREPARING, now);
   Log(change.job(), now, absl::StrCat("attempt ", change.job().attempt(), ": preparing"));
@@ -147,10 +160,32 @@ absl::Status JobController::StartNext(const std::vector<JobRecord>& jobs, absl::
   return absl::OkStatus();
 }
 
+absl::Status JobController::WaitForRoom(JobChange change, const absl::Status& room,
+                                        absl::Time now) {
+  postponed_[change.job().name()].until = now + kRoomDelay;
+  wake_();  // for others, which may need less
+  const std::string code = ReasonOf(room).empty() ? kDiskFailed : ReasonOf(room);
+  if (change.job().reason().code() == code) {
+    return absl::OkStatus();
+  }
+  change.SetReason(MakeReason(code, std::string(room.message())), now);
+  Log(change.job(), now, absl::StrCat("waits: ", std::string(room.message())));
+  return Save(change);
+}
+
+bool JobController::IsPostponed(const v1::Job& job, absl::Time now) const {
+  const auto found = postponed_.find(job.name());
+  if (found == postponed_.end()) {
+    return false;
+  }
+  const absl::Duration left = found->second.until - now;
+  return left > absl::ZeroDuration() && left <= kLongestDelay;  // else the wall clock was set
+}
+
 absl::Status JobController::Advance(absl::Time now) {
   while (current_ != nullptr) {
     if (current_->stage == Current::Stage::kPrepared && parts_.runner.Ready()) {
-      MT_RETURN_IF_ERROR(ChooseStart(now));
+      ChooseStart(now);
     }
     if (current_->change.changed()) {
       MT_RETURN_IF_ERROR(Save(current_->change));
@@ -162,22 +197,72 @@ absl::Status JobController::Advance(absl::Time now) {
   return absl::OkStatus();
 }
 
-absl::Status JobController::ChooseStart(absl::Time now) {
-  absl::StatusOr<std::optional<v1::Checkpoint>> start =
-      parts_.checkpoints.StartOf(current_->change.record());
+void JobController::ChooseStart(absl::Time now) {
+  JobChange& change = current_->change;
+  absl::StatusOr<JobStart> start = parts_.checkpoints.StartOf(change.record());
   if (absl::IsNotFound(start.status())) {
     EndCurrent(v1::JOB_STATE_FAILED,
                MakeReason("CHECKPOINT_GONE", std::string(start.status().message())), now);
-    return absl::OkStatus();
+    return;
   }
-  MT_RETURN_IF_ERROR(start.status());
-  current_->start = *std::move(start);
-  current_->change.SetStart(current_->start.has_value() ? &*current_->start : nullptr);
-  MT_ASSIGN_OR_RETURN(current_->checkpoint_folder,
-                      parts_.checkpoints.Folder(current_->change.job()));
+  absl::Status status = start.status();
+  if (status.ok() && start->checkpoint.has_value()) {
+    status = RestoreFigures(*start->checkpoint, now);
+  }
+  if (!status.ok()) {
+    TryLater(MakeReason(kCheckpointUnreadable, std::string(status.message())), now);
+    return;
+  }
+  const absl::StatusOr<std::string> folder = parts_.checkpoints.Folder(change.job());
+  if (!folder.ok()) {
+    TryLater(MakeReason(kDiskFailed, std::string(folder.status().message())), now);
+    return;
+  }
+  current_->checkpoint_folder = *folder;
+  change.SetStart(start->checkpoint.has_value() ? &*start->checkpoint : nullptr);
+  TellStart(*start, now);
+  current_->start = std::move(start->checkpoint);
   current_->stage = Current::Stage::kChosen;
-  if (current_->start.has_value()) {
-    Log(current_->change.job(), now, absl::StrCat("goes on from ", current_->start->name()));
+}
+
+void JobController::TellStart(const JobStart& start, absl::Time now) {
+  JobChange& change = current_->change;
+  std::string line = start.checkpoint.has_value()
+                         ? absl::StrCat("goes on from ", start.checkpoint->name())
+                         : "begins at its first step";
+  if (!start.passed_over.empty()) {
+    absl::StrAppend(&line, ", since ", start.passed_over);
+    change.SetReason(
+        MakeReason(start.checkpoint.has_value() ? "CHECKPOINT_DAMAGED" : "CHECKPOINTS_LOST", line),
+        now);
+  }
+  if (start.checkpoint.has_value() || !start.passed_over.empty()) {
+    Log(change.job(), now, line);
+  }
+}
+
+absl::Status JobController::RestoreFigures(const v1::Checkpoint& start, absl::Time now) {
+  const v1::Job& job = current_->change.job();
+  if (JobOfCheckpoint(start.name()) != job.name()) {
+    return absl::OkStatus();  // what it remembers is another job's
+  }
+  const absl::StatusOr<std::vector<v1::JobEvent>> remembered = parts_.checkpoints.Figures(start);
+  if (absl::IsDataLoss(remembered.status()) || absl::IsNotFound(remembered.status())) {
+    return absl::OkStatus();  // the engine finds that too, and says so
+  }
+  MT_RETURN_IF_ERROR(remembered.status());
+  MT_ASSIGN_OR_RETURN(const std::vector<v1::JobEvent> told,
+                      parts_.store.Events(job.name(), 0, static_cast<int>(kMaxEventsPerJob)));
+  const int64_t first_step =
+      job.fork_mode() == v1::FORK_MODE_FULL_STATE ? StepOfCheckpoint(job.forked_from()) : 0;
+  const std::vector<v1::JobEvent> missing = FiguresNotTold(*remembered, told, first_step);
+  for (const v1::JobEvent& event : missing) {
+    current_->change.AddRemembered(event);
+  }
+  if (!missing.empty()) {
+    Log(job, now,
+        absl::StrCat("figures of ", missing.size(), " steps and evaluations, which were ",
+                     "lost on their way, are those that ", start.name(), " remembers"));
   }
   return absl::OkStatus();
 }
@@ -271,10 +356,20 @@ void JobController::PutBackCurrent(const v1::JobReason& reason, bool counts, abs
   Log(current_->change.job(), now, absl::StrCat("back in the queue: ", reason.message()));
 }
 
+void JobController::TryLater(v1::JobReason reason, absl::Time now) {
+  Postponement& postponed = postponed_[current_->change.job().name()];
+  postponed.delay = std::clamp(2 * postponed.delay, kFirstDelay, kLongestDelay);
+  postponed.until = now + postponed.delay;
+  absl::StrAppend(reason.mutable_message(), "; it is tried again in ",
+                  absl::FormatDuration(postponed.delay));
+  PutBackCurrent(reason, /*counts=*/false, now);
+}
+
 absl::Status JobController::Save(JobChange& change) {
   MT_RETURN_IF_ERROR(change.Save(parts_.store));
   parts_.observer.OnChange(change.job());
   if (IsFinal(change.job().state())) {
+    postponed_.erase(change.job().name());
     parts_.observer.OnEnd(change.job());
   }
   return absl::OkStatus();

@@ -5,8 +5,8 @@
 
 #include <atomic>
 #include <cstdint>
-#include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -30,7 +30,8 @@ namespace megatrain {
 // one stood: jobs that were under way wait again with one attempt more and go on from their newest
 // checkpoint, or fail when that was the last attempt from it; a trained job is published without
 // training it again. When the store cannot be written, nothing is lost: the change is tried again
-// by the next tick.
+// by the next tick. A job that finds memory or disk taken before its first step waits for a while,
+// longer from time to time, and lets others pass.
 class JobController {
  public:
   struct Parts {
@@ -51,7 +52,8 @@ class JobController {
   JobController& operator=(const JobController&) = delete;
 
   // Takes in what happened and what is wished, and acts. Blocks on the store, the log and names on
-  // the disk only. The result is that of the store, for the caller's log.
+  // the disk only. The result is that of the store, for the caller's log. A checkpoint that cannot
+  // be read or recorded holds up nothing else: neither other jobs nor the wishes for its own.
   absl::Status Tick(absl::Time now);
 
   // From now on no job starts, and the one under way saves its state and goes back into the queue,
@@ -77,29 +79,40 @@ class JobController {
   void TakeWishes(const std::vector<JobRecord>& jobs, absl::Time now);
   void TakeCancel(absl::Time now);
   void TakeDrain(absl::Time now);
+  void TakePreemption(const std::vector<JobRecord>& jobs, absl::Time now);
   void TakePause(absl::Time now);
   void TakeSave();
   // Whether the job does not run yet; its preparation is told to stop.
   bool EndPreparation();
-  // Asks one that runs to save its state and stop, for a PAUSE or a DRAIN.
+  // Asks one that runs to save its state and stop, for a PAUSE, a DRAIN or a PREEMPT.
   void StopWithState(v1::CheckpointTrigger trigger, absl::Time now);
   void TakeAnswers(absl::Time now);
-  absl::Status TakeRunnerEvents(absl::Time now);
-  absl::Status TakeRunnerEvent(const RunnerEvent& event, absl::Time now);
-  absl::Status TakeEngineEvent(const engine::v1::RunJobEvent& event, absl::Time now);
+  void TakeRunnerEvents(absl::Time now);
+  void TakeRunnerEvent(const RunnerEvent& event, absl::Time now);
+  void TakeEngineEvent(const engine::v1::RunJobEvent& event, absl::Time now);
+  // What the engine saved and is not recorded yet: tried again for as long as the job runs.
+  void CommitCheckpoints(absl::Time now);
   absl::Status TakeCheckpoint(const engine::v1::CheckpointSaved& saved, absl::Time now);
   void TakeCheckpointFailure(const v1::CheckpointFailure& failure, absl::Time now);
   void TakePaused(absl::Time now);
   void TakeTrained(const engine::v1::Finished& finished, absl::Time now);
-  absl::Status TakeFailed(const v1::JobReason& reason, absl::Time now);
+  void TakeFailed(const v1::JobReason& reason, absl::Time now);
   void TakeRunEnd(const v1::JobReason& reason, bool engine_died, absl::Time now);
 
   absl::Status Advance(absl::Time now);
-  absl::Status ChooseStart(absl::Time now);
+  void ChooseStart(absl::Time now);
+  // Says from where it goes on, and why not from a later one.
+  void TellStart(const JobStart& start, absl::Time now);
+  // Completes the job's figures by those that only its start remembers.
+  absl::Status RestoreFigures(const v1::Checkpoint& start, absl::Time now);
   bool Act();  // true: the stage changed, and there may be more to do
   void StartRun();
   void EndCurrent(v1::JobState state, const v1::JobReason& reason, absl::Time now);
   void PutBackCurrent(const v1::JobReason& reason, bool counts, absl::Time now);
+  // The same without an attempt more, and not to be taken up before a while has passed.
+  void TryLater(v1::JobReason reason, absl::Time now);
+  bool IsPostponed(const v1::Job& job, absl::Time now) const;
+  absl::Status WaitForRoom(JobChange change, const absl::Status& room, absl::Time now);
   absl::Status Save(JobChange& change);
   void Log(const v1::Job& job, absl::Time now, const std::string& line);
 
@@ -107,7 +120,11 @@ class JobController {
   const std::function<void()> wake_;
   const std::shared_ptr<Inbox> inbox_;
   std::unique_ptr<Current> current_;  // the job under way
-  std::deque<RunnerEvent> events_;    // of the runner, not taken in yet
+  struct Postponement {
+    absl::Time until = absl::InfinitePast();
+    absl::Duration delay;  // the last one; zero before the first
+  };
+  std::map<std::string, Postponement> postponed_;  // by job
   bool recovered_ = false;
   int64_t last_number_ = 0;  // of a preparation, a run or a publication
   std::atomic<bool> draining_ = false;

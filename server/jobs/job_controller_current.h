@@ -3,6 +3,7 @@
 #ifndef SERVER_JOBS_JOB_CONTROLLER_CURRENT_H_
 #define SERVER_JOBS_JOB_CONTROLLER_CURRENT_H_
 
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -17,6 +18,11 @@ namespace megatrain {
 
 // The phase of a job whose weights are complete on disk and become a version.
 inline constexpr char kPublishingPhase[] = "publishing";
+
+inline constexpr char kPreempted[] = "PREEMPTED";
+
+// The engine's reason, and the controller's, for a checkpoint that the disk does not give.
+inline constexpr char kCheckpointUnreadable[] = "CHECKPOINT_UNREADABLE";
 
 // Answers of the materials on their way to the controller's thread; outlives the controller as
 // long as an answer is out.
@@ -72,7 +78,7 @@ struct JobController::Current {
     kEnded,       // final, paused or back in the queue, once that is saved
   };
   // Why the engine ends the run before its end.
-  enum class StopReason { kNone, kCancel, kPause, kDrain };
+  enum class StopReason { kNone, kCancel, kPause, kDrain, kPreempt };
 
   // The engine is to be asked for it, once what it follows from is saved.
   struct SaveRequest {
@@ -88,6 +94,10 @@ struct JobController::Current {
   std::optional<v1::Checkpoint> start;  // from which the run goes on
   std::string checkpoint_folder;
   std::optional<SaveRequest> save;
+  bool stepped = false;  // this run did a step
+  std::string preempted_by;
+  std::deque<engine::v1::CheckpointSaved> uncommitted;
+  absl::Time next_commit = absl::InfinitePast();  // of them, after an error
 };
 
 }  // namespace megatrain

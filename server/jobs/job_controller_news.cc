@@ -8,6 +8,7 @@
 #include "server/errors/errors.h"
 #include "server/jobs/job_controller.h"
 #include "server/jobs/job_controller_current.h"
+#include "server/jobs/scheduling_policy.h"
 
 namespace megatrain {
 namespace {
@@ -17,6 +18,9 @@ constexpr char kCheckpointCorrupt[] = "CHECKPOINT_CORRUPT";
 constexpr char kExportingPhase[] = "exporting";
 // Another attempt would most likely stall too, and after as long.
 constexpr char kEngineStalled[] = "ENGINE_STALLED";
+// Memory or disk that others hold by now, as long as the job has not begun.
+constexpr char kResourceExhausted[] = "RESOURCE_EXHAUSTED";
+constexpr absl::Duration kCommitRetryDelay = absl::Seconds(10);
 // A run that ended by a stop.
 constexpr char kEngineStopped[] = "ENGINE_STOPPED";
 
@@ -26,6 +30,10 @@ v1::JobReason CancelledReason() {
 
 v1::JobReason ServerStoppedReason() {
   return MakeReason("SERVER_STOPPED", "the server was stopped");
+}
+
+v1::JobReason PreemptedReason(const std::string& by) {
+  return MakeReason(kPreempted, absl::StrCat(by, " has a higher priority"));
 }
 
 v1::JobReason HeldReason() {
@@ -95,6 +103,30 @@ void JobController::TakeDrain(absl::Time now) {
   }
 }
 
+// A job that cannot start, or a state that cannot be saved, is no reason to stop one.
+void JobController::TakePreemption(const std::vector<JobRecord>& jobs, absl::Time now) {
+  if (current_ == nullptr || draining_ || current_->stop_reason != Current::StopReason::kNone) {
+    return;
+  }
+  const int next =
+      NextJob(jobs, [&](const JobRecord& record) { return IsPostponed(record.job, now); });
+  if (next < 0) {
+    return;
+  }
+  const v1::Job& waiting = jobs[next].job;
+  const v1::Job& job = current_->change.job();
+  if (waiting.spec().priority() <= job.spec().priority() || job.phase() == kHoldingPhase ||
+      !parts_.checkpoints.CheckRoom(waiting).ok()) {
+    return;
+  }
+  current_->preempted_by = waiting.name();
+  if (EndPreparation()) {
+    PutBackCurrent(PreemptedReason(waiting.name()), /*counts=*/false, now);
+    return;
+  }
+  StopWithState(v1::CHECKPOINT_TRIGGER_PREEMPT, now);
+}
+
 bool JobController::EndPreparation() {
   if (current_->stage >= Current::Stage::kRunning) {
     return false;
@@ -109,8 +141,9 @@ void JobController::StopWithState(v1::CheckpointTrigger trigger, absl::Time now)
       current_->stop_reason != Current::StopReason::kNone) {
     return;  // it stops anyway, or is too far
   }
-  current_->stop_reason = trigger == v1::CHECKPOINT_TRIGGER_PAUSE ? Current::StopReason::kPause
-                                                                  : Current::StopReason::kDrain;
+  current_->stop_reason = trigger == v1::CHECKPOINT_TRIGGER_PAUSE   ? Current::StopReason::kPause
+                          : trigger == v1::CHECKPOINT_TRIGGER_DRAIN ? Current::StopReason::kDrain
+                                                                    : Current::StopReason::kPreempt;
   if (current_->change.job().state() != v1::JOB_STATE_RUNNING) {
     current_->stage = Current::Stage::kMustStop;
     return;
@@ -162,38 +195,30 @@ void JobController::TakeAnswers(absl::Time now) {
   }
 }
 
-// An event stays until what it needs of the store is done.
-absl::Status JobController::TakeRunnerEvents(absl::Time now) {
-  for (RunnerEvent& event : parts_.runner.TakeEvents()) {
-    events_.push_back(std::move(event));
+void JobController::TakeRunnerEvents(absl::Time now) {
+  for (const RunnerEvent& event : parts_.runner.TakeEvents()) {
+    TakeRunnerEvent(event, now);
   }
-  while (!events_.empty()) {
-    MT_RETURN_IF_ERROR(TakeRunnerEvent(events_.front(), now));
-    events_.pop_front();
-  }
-  return absl::OkStatus();
 }
 
-absl::Status JobController::TakeRunnerEvent(const RunnerEvent& event, absl::Time now) {
+void JobController::TakeRunnerEvent(const RunnerEvent& event, absl::Time now) {
   using Stage = Current::Stage;
   if (current_ == nullptr || event.run != current_->number ||
       (current_->stage != Stage::kRunning && current_->stage != Stage::kMustStop &&
        current_->stage != Stage::kStopping)) {
-    return absl::OkStatus();
+    return;
   }
   if (const auto* engine_event = std::get_if<engine::v1::RunJobEvent>(&event.kind)) {
-    return TakeEngineEvent(*engine_event, now);
-  }
-  if (const auto* died = std::get_if<EngineDied>(&event.kind)) {
+    TakeEngineEvent(*engine_event, now);
+  } else if (const auto* died = std::get_if<EngineDied>(&event.kind)) {
     TakeRunEnd(died->reason, /*engine_died=*/true, now);
   } else {
     TakeRunEnd(MakeReason(kEngineStopped, "the engine stopped the job unasked"),
                /*engine_died=*/false, now);
   }
-  return absl::OkStatus();
 }
 
-absl::Status JobController::TakeEngineEvent(const engine::v1::RunJobEvent& event, absl::Time now) {
+void JobController::TakeEngineEvent(const engine::v1::RunJobEvent& event, absl::Time now) {
   JobChange& change = current_->change;
   switch (event.kind_case()) {
     case engine::v1::RunJobEvent::kPhase:
@@ -201,6 +226,8 @@ absl::Status JobController::TakeEngineEvent(const engine::v1::RunJobEvent& event
       Log(change.job(), now, event.phase());
       break;
     case engine::v1::RunJobEvent::kStep:
+      current_->stepped = true;
+      postponed_.erase(change.job().name());
       change.AddStep(event.step());
       parts_.observer.OnStep(change.job(), event.step());
       break;
@@ -218,7 +245,9 @@ absl::Status JobController::TakeEngineEvent(const engine::v1::RunJobEvent& event
       parts_.observer.OnFigures(event.streams());
       break;
     case engine::v1::RunJobEvent::kCheckpoint:
-      return TakeCheckpoint(event.checkpoint(), now);
+      current_->uncommitted.push_back(event.checkpoint());
+      CommitCheckpoints(now);
+      break;
     case engine::v1::RunJobEvent::kCheckpointFailed:
       TakeCheckpointFailure(event.checkpoint_failed(), now);
       break;
@@ -234,11 +263,29 @@ absl::Status JobController::TakeEngineEvent(const engine::v1::RunJobEvent& event
       TakeTrained(event.finished(), now);
       break;
     case engine::v1::RunJobEvent::kFailed:
-      return TakeFailed(event.failed(), now);
+      TakeFailed(event.failed(), now);
+      break;
     case engine::v1::RunJobEvent::KIND_NOT_SET:
       break;
   }
-  return absl::OkStatus();
+}
+
+void JobController::CommitCheckpoints(absl::Time now) {
+  while (current_ != nullptr && current_->stage != Current::Stage::kEnded &&
+         !current_->uncommitted.empty() && now >= current_->next_commit) {
+    const engine::v1::CheckpointSaved& saved = current_->uncommitted.front();
+    if (const absl::Status status = TakeCheckpoint(saved, now); !status.ok()) {
+      if (current_->next_commit == absl::InfinitePast()) {
+        Log(current_->change.job(), now,
+            absl::StrCat("checkpoint ", saved.checkpoint_id(),
+                         " is saved, but not recorded yet: ", std::string(status.message())));
+      }
+      current_->next_commit = now + kCommitRetryDelay;
+      return;
+    }
+    current_->next_commit = absl::InfinitePast();
+    current_->uncommitted.pop_front();
+  }
 }
 
 absl::Status JobController::TakeCheckpoint(const engine::v1::CheckpointSaved& saved,
@@ -268,13 +315,19 @@ void JobController::TakeCheckpointFailure(const v1::CheckpointFailure& failure, 
 }
 
 void JobController::TakePaused(absl::Time now) {
-  if (current_->stop_reason != Current::StopReason::kPause) {
-    TakeRunEnd(ServerStoppedReason(), /*engine_died=*/false, now);
-    return;
+  switch (current_->stop_reason) {
+    case Current::StopReason::kPause:
+      current_->change.Pause(now);
+      current_->stage = Current::Stage::kEnded;
+      Log(current_->change.job(), now, "paused");
+      return;
+    case Current::StopReason::kNone:  // somebody stopped the engine
+      PutBackCurrent(MakeReason(kEngineStopped, "the engine was stopped"), /*counts=*/false, now);
+      return;
+    default:
+      TakeRunEnd(MakeReason(kEngineStopped, "the engine stopped as asked"), /*engine_died=*/false,
+                 now);
   }
-  current_->change.Pause(now);
-  current_->stage = Current::Stage::kEnded;
-  Log(current_->change.job(), now, "paused");
 }
 
 void JobController::TakeTrained(const engine::v1::Finished& finished, absl::Time now) {
@@ -293,15 +346,18 @@ void JobController::TakeTrained(const engine::v1::Finished& finished, absl::Time
 }
 
 // From a damaged checkpoint the job goes back into the queue, and then on from the one before.
-absl::Status JobController::TakeFailed(const v1::JobReason& reason, absl::Time now) {
-  if (reason.code() != kCheckpointCorrupt || !current_->start.has_value() ||
-      current_->stop_reason == Current::StopReason::kCancel) {
+void JobController::TakeFailed(const v1::JobReason& reason, absl::Time now) {
+  const bool corrupt = reason.code() == kCheckpointCorrupt && current_->start.has_value();
+  const bool may_pass =
+      reason.code() == kResourceExhausted || reason.code() == kCheckpointUnreadable;
+  if (current_->stop_reason == Current::StopReason::kCancel || current_->stepped ||
+      (!corrupt && !may_pass)) {
     TakeRunEnd(reason, /*engine_died=*/false, now);
-    return absl::OkStatus();
+  } else if (corrupt && parts_.checkpoints.MarkDamaged(*current_->start, reason.message()).ok()) {
+    PutBackCurrent(reason, /*counts=*/false, now);
+  } else {
+    TryLater(reason, now);
   }
-  MT_RETURN_IF_ERROR(parts_.checkpoints.MarkDamaged(current_->start->name(), reason.message()));
-  PutBackCurrent(reason, /*counts=*/false, now);
-  return absl::OkStatus();
 }
 
 void JobController::TakeRunEnd(const v1::JobReason& reason, bool engine_died, absl::Time now) {
@@ -310,6 +366,10 @@ void JobController::TakeRunEnd(const v1::JobReason& reason, bool engine_died, ab
   } else if (current_->stop_reason == Current::StopReason::kDrain) {
     parts_.observer.OnDrained(current_->change.job());
     PutBackCurrent(ServerStoppedReason(), /*counts=*/false, now);
+  } else if (current_->stop_reason == Current::StopReason::kPreempt &&
+             reason.code() == kEngineStopped) {
+    parts_.observer.OnPreempted(current_->change.job());
+    PutBackCurrent(PreemptedReason(current_->preempted_by), /*counts=*/false, now);
   } else if (current_->stop_reason == Current::StopReason::kPause &&
              reason.code() == kEngineStopped) {
     PutBackCurrent(HeldReason(), /*counts=*/false, now);

@@ -38,6 +38,9 @@ class JobObserver {
   // The running job was put back with its state saved, since the server stops.
   virtual void OnDrained(const v1::Job& job) = 0;
 
+  // The running job was put back with its state saved, since one of higher priority waits.
+  virtual void OnPreempted(const v1::Job& job) = 0;
+
   // After an unclean stop of the server the job waits again, or failed.
   virtual void OnRecovered(const v1::Job& job) = 0;
 

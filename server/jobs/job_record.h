@@ -5,7 +5,9 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
+#include "absl/strings/numbers.h"
 #include "megatrain/v1/job.pb.h"
 
 namespace megatrain {
@@ -51,6 +53,15 @@ inline std::string JobIdOf(const v1::Job& job) { return job.name().substr(sizeof
 // "jobs/a" of "jobs/a/checkpoints/step-00000120".
 inline std::string JobOfCheckpoint(const std::string& name) {
   return name.substr(0, name.find("/checkpoints/"));
+}
+
+// 120 of "jobs/a/checkpoints/step-00000120"; 0 for what is no name of a checkpoint.
+inline int64_t StepOfCheckpoint(const std::string& name) {
+  constexpr std::string_view kPrefix = "/checkpoints/step-";
+  const size_t at = name.find(kPrefix);
+  int64_t step = 0;
+  return at != std::string::npos && absl::SimpleAtoi(name.substr(at + kPrefix.size()), &step) ? step
+                                                                                              : 0;
 }
 
 }  // namespace megatrain

@@ -31,6 +31,7 @@ constexpr int kTicksWithFaults = 150;
 constexpr int kTicksToEnd = 1000;
 constexpr int kMaxAttempts = 3;
 constexpr int64_t kSteps = 5;
+constexpr char kNoMemory[] = "RESOURCE_EXHAUSTED";
 
 // The table of states in the API's documentation; a job that is put back is in it too.
 bool MayFollow(v1::JobState from, v1::JobState to) {
@@ -63,6 +64,7 @@ class QuietObserver final : public JobObserver {
   void OnCheckpointFailure(const v1::Job&, const v1::CheckpointFailure&) override {}
   void OnEvaluation(const v1::Job&, const v1::EvaluationRecord&) override {}
   void OnDrained(const v1::Job&) override {}
+  void OnPreempted(const v1::Job&) override {}
   void OnRecovered(const v1::Job&) override {}
   void OnEnd(const v1::Job&) override {}
   void OnFigures(const engine::v1::StreamFigures&) override {}
@@ -181,6 +183,7 @@ class Simulation {
       job.set_attempt(1);
       job.mutable_spec()->set_output("models/" + pending_);
       job.mutable_spec()->mutable_retry()->set_max_attempts(kMaxAttempts);
+      job.mutable_spec()->set_priority(created_ % 7 == 0 ? 1 : 0);
       // The same request again until it is answered.
       const auto answer = store_->Create({"CreateJob", pending_, pending_}, job);
       if (answer.ok()) {
@@ -254,6 +257,8 @@ class Simulation {
       runner_->ReportStopped();
     } else if (faults_ && Chance(3)) {
       runner_->Fail("NONFINITE", "layer 3");
+    } else if (faults_ && !started_ && Chance(10)) {
+      runner_->Fail(kNoMemory, "another process holds the memory");
     } else if (!started_) {
       StartEngine(name);
     } else {
@@ -264,8 +269,8 @@ class Simulation {
   void StartEngine(const std::string& name) {
     const std::string path = runner_->running->resume_checkpoint_path();
     int64_t newest = 0;
-    for (const v1::Checkpoint& row : checkpoint_disk_.rows[name]) {
-      newest = std::max(newest, row.step());
+    for (const auto& [id, step] : checkpoint_disk_.folders[name]) {
+      newest = std::max(newest, step);
     }
     engine_step_ = path.empty() ? 0 : std::stoll(path.substr(path.rfind('-') + 1));
     EXPECT_EQ(engine_step_, newest) << name << " lost work";
@@ -331,9 +336,7 @@ class Simulation {
     if (before.job.state() == v1::JOB_STATE_QUEUED && after.state() == v1::JOB_STATE_PREPARING) {
       const auto others = disk_store_.Active();
       for (const JobRecord& other : *others) {
-        EXPECT_FALSE(other.acceptance < before.acceptance && !other.wishes.cancel &&
-                     !other.wishes.pause && !other.job.held() &&
-                     other.job.state() == v1::JOB_STATE_QUEUED)
+        EXPECT_FALSE(GoesBefore(other, before) && other.job.reason().code() != kNoMemory)
             << after.name() << " passed " << other.job.name();
       }
     }
@@ -347,6 +350,16 @@ class Simulation {
     if (after.state() == v1::JOB_STATE_FAILED) {
       EXPECT_NE(after.reason().code(), "");
     }
+  }
+
+  // Both wait, and `a` is to go first.
+  static bool GoesBefore(const JobRecord& a, const JobRecord& b) {
+    const bool waits = !a.wishes.cancel && !a.wishes.pause && !a.job.held() &&
+                       a.job.state() == v1::JOB_STATE_QUEUED;
+    const int priority_a = a.job.spec().priority();
+    const int priority_b = b.job.spec().priority();
+    return waits &&
+           (priority_a > priority_b || (priority_a == priority_b && a.acceptance < b.acceptance));
   }
 
   void CheckTick() {

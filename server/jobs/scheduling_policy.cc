@@ -10,20 +10,29 @@ bool Waits(const JobRecord& record) {
          !record.wishes.pause;
 }
 
+bool GoesBefore(const JobRecord& a, const JobRecord& b) {
+  const int32_t priority_a = a.job.spec().priority();
+  const int32_t priority_b = b.job.spec().priority();
+  return priority_a != priority_b ? priority_a > priority_b : a.acceptance < b.acceptance;
+}
+
 }  // namespace
 
-int NextJob(const std::vector<JobRecord>& jobs) {
+int NextJob(const std::vector<JobRecord>& jobs,
+            const std::function<bool(const JobRecord&)>& is_postponed) {
   int next = -1;
   for (int i = 0; i < static_cast<int>(jobs.size()); ++i) {
-    if (Waits(jobs[i]) && (next < 0 || jobs[i].acceptance < jobs[next].acceptance)) {
+    if (Waits(jobs[i]) && !is_postponed(jobs[i]) && (next < 0 || GoesBefore(jobs[i], jobs[next]))) {
       next = i;
     }
   }
   return next;
 }
 
-int WaitingJobs(const std::vector<JobRecord>& jobs) {
-  return static_cast<int>(std::count_if(jobs.begin(), jobs.end(), Waits));
+int JobsBefore(const std::vector<JobRecord>& jobs, const v1::Job& job) {
+  return static_cast<int>(std::count_if(jobs.begin(), jobs.end(), [&job](const JobRecord& record) {
+    return Waits(record) && record.job.spec().priority() >= job.spec().priority();
+  }));
 }
 
 int QueuePosition(const std::vector<JobRecord>& jobs, const std::string& name) {
@@ -33,7 +42,7 @@ int QueuePosition(const std::vector<JobRecord>& jobs, const std::string& name) {
   }
   int position = 0;
   for (const JobRecord& record : jobs) {
-    position += self != nullptr && Waits(record) && record.acceptance < self->acceptance ? 1 : 0;
+    position += self != nullptr && Waits(record) && GoesBefore(record, *self) ? 1 : 0;
   }
   return position;
 }

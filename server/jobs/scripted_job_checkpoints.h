@@ -34,16 +34,30 @@ class ScriptedJobCheckpoints final : public JobCheckpoints {
     return absl::StrCat("/", job.name(), "/checkpoints");
   }
 
-  absl::StatusOr<std::optional<v1::Checkpoint>> StartOf(const JobRecord& record) override {
+  absl::StatusOr<JobStart> StartOf(const JobRecord& record) override {
+    if (!reading.ok()) {
+      return reading;
+    }
     const std::vector<v1::Checkpoint>& rows = disk_.rows[record.job.name()];
     const bool wished = !record.wishes.start_checkpoint.empty() &&
                         static_cast<int64_t>(rows.size()) <= record.wishes.start_after_number;
+    if (!wished) {
+      Adopt(record.job.name());
+    }
+    JobStart start;
     for (auto row = rows.rbegin(); row != rows.rend(); ++row) {
-      if (row->damage().empty() && (!wished || row->name() == record.wishes.start_checkpoint)) {
-        return *row;
+      if (!row->damage().empty()) {
+        absl::StrAppend(&start.passed_over, row->name(), " is damaged: ", row->damage());
+      } else if (!wished || row->name() == record.wishes.start_checkpoint) {
+        start.checkpoint = *row;
+        break;
       }
     }
-    return std::nullopt;
+    return start;
+  }
+
+  absl::StatusOr<std::vector<v1::JobEvent>> Figures(const v1::Checkpoint&) override {
+    return figures;
   }
 
   absl::StatusOr<v1::Checkpoint> Commit(const JobRecord& record,
@@ -61,7 +75,8 @@ class ScriptedJobCheckpoints final : public JobCheckpoints {
 
   absl::StatusOr<std::string> Best(const v1::Job&) override { return std::string(); }
 
-  absl::Status MarkDamaged(const std::string& name, const std::string& damage) override {
+  absl::Status MarkDamaged(const v1::Checkpoint& checkpoint, const std::string& damage) override {
+    const std::string& name = checkpoint.name();
     if (absl::Status status = write_(); !status.ok()) {
       return status;
     }
@@ -76,15 +91,21 @@ class ScriptedJobCheckpoints final : public JobCheckpoints {
   // What a new process finds: folders without a row are adopted.
   void Reconcile() {
     for (const auto& [job, folders] : disk_.folders) {
-      for (const auto& [id, step] : folders) {
-        Insert(job, id, step);
-      }
+      Adopt(job);
     }
   }
 
   absl::Status room;
+  absl::Status reading;  // of what is on disk, for a start
+  std::vector<v1::JobEvent> figures;
 
  private:
+  void Adopt(const std::string& job) {
+    for (const auto& [id, step] : disk_.folders[job]) {
+      Insert(job, id, step);
+    }
+  }
+
   v1::Checkpoint Insert(const std::string& job, const std::string& id, int64_t step) {
     std::vector<v1::Checkpoint>& rows = disk_.rows[job];
     const std::string name = absl::StrCat(job, "/checkpoints/", id);

@@ -17,6 +17,7 @@ constexpr int64_t kMaxCount = int64_t{1} << 31;
 constexpr int64_t kMaxSequenceLength = int64_t{1} << 24;
 constexpr int kMaxAttempts = 100;
 constexpr int kMaxWeightSlots = 64;
+constexpr int kMaxPriority = 100;
 
 void FillOptimizer(v1::OptimizerOptions& optimizer) {
   if (optimizer.name().empty()) {
@@ -226,6 +227,7 @@ std::vector<FieldViolation> CompleteTrainingSpec(v1::TrainingSpec& spec,
     check.Name("dataset", spec.dataset(), {"datasets/*"});
   }
   check.Name("output", spec.output(), {"models/*"});
+  check.Range("priority", spec.priority(), -kMaxPriority, kMaxPriority);
   Checker check_train("spec.train", violations);
   CheckLength(spec.train(), for_plan, check_train);
   CheckTrain(spec.train(), check_train);

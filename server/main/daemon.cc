@@ -57,8 +57,11 @@
 namespace megatrain {
 namespace {
 
-// Handlers block on the disk, and a few on an export or an upload.
+// Handlers block on the disk, and a few on an upload.
 constexpr int kCallThreads = 8;
+// Verifications and exports: each keeps a disk busy. Those that wait have callers who wait.
+constexpr int kLongCallThreads = 2;
+constexpr int kWaitingLongCalls = 32;
 constexpr int kStreamThreads = 2;
 constexpr absl::Duration kShutdownGrace = absl::Seconds(10);
 constexpr absl::Duration kDrainTimeout = absl::Minutes(30);  // a step and a save of a large model
@@ -139,8 +142,10 @@ struct Daemon::Parts {
   std::unique_ptr<JobController> controller;
   std::unique_ptr<JobAdmission> admission;
   Executor call_executor{kCallThreads};
+  Executor long_call_executor{kLongCallThreads};
   Executor stream_executor{kStreamThreads};
   UnaryCalls calls{call_executor, clock};
+  UnaryCalls long_calls{long_call_executor, clock, kWaitingLongCalls};
   std::vector<std::unique_ptr<grpc::Service>> services;
   RunningGrpcServer running;
   std::unique_ptr<MetricsEndpoint> metrics_endpoint;
@@ -214,13 +219,16 @@ absl::Status Daemon::Parts::MakeJobs() {
   services.push_back(std::make_unique<JobService>(
       JobService::Parts{calls, stream_executor, hub, *jobs, *checkpoints, *log, *admission, clock,
                         [this] { loop.Wake(); }, [this] { metrics.CountSubmittedJob(); }}));
-  services.push_back(std::make_unique<CheckpointService>(CheckpointService::Parts{
-      calls, stream_executor, hub, *checkpoints, *jobs, clock, [this] { loop.Wake(); }}));
+  services.push_back(std::make_unique<CheckpointService>(
+      CheckpointService::Parts{calls, long_calls, stream_executor, hub, *checkpoints, *jobs, clock,
+                               [this] { loop.Wake(); }}));
   services.push_back(std::make_unique<DatasetService>(calls, *datasets));
   services.push_back(std::make_unique<ModelService>(
-      calls, *models,
-      [this](const RequestKey& key, const std::string& name, const std::string& path) {
-        return CheckpointExport({*checkpoints, *jobs, *models, files}).Export(key, name, path);
+      calls, long_calls, *models,
+      [this](const RequestKey& key, const std::string& name, const std::string& path,
+             const ByteProgress& progress) {
+        return CheckpointExport({*checkpoints, *jobs, *models, files})
+            .Export(key, name, path, progress);
       }));
   services.push_back(std::make_unique<UploadService>(calls, *uploads));
   services.push_back(std::make_unique<ServerService>(calls, [this] { return Describe(); }));
@@ -353,6 +361,7 @@ void Daemon::Stop(const std::atomic<bool>& hurry) {
     parts.running.server->GetHealthCheckService()->SetServingStatus(false);
   }
   parts.calls.Drain();
+  parts.long_calls.Stop();
   if (parts.controller != nullptr && parts.running.server != nullptr) {
     parts.controller->Drain();
     const absl::Duration end = parts.clock.MonotonicNow() + kDrainTimeout;

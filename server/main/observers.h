@@ -34,6 +34,7 @@ class DaemonObserver final : public JobObserver {
     metrics_.OnEvaluation(job, evaluation);
   }
   void OnDrained(const v1::Job& job) override { metrics_.OnDrained(job); }
+  void OnPreempted(const v1::Job& job) override { metrics_.OnPreempted(job); }
   void OnRecovered(const v1::Job& job) override { metrics_.OnRecovered(job); }
   void OnEnd(const v1::Job& job) override { metrics_.OnEnd(job); }
   void OnFigures(const engine::v1::StreamFigures& figures) override { metrics_.OnFigures(figures); }

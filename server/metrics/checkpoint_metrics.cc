@@ -2,6 +2,8 @@
 
 #include <vector>
 
+#include "server/metrics/add_counter.h"
+
 namespace megatrain {
 namespace {
 
@@ -12,12 +14,10 @@ using prometheus::Counter;
 using prometheus::Family;
 
 const std::map<int, std::string>& Triggers() {
-  static const auto* const triggers =
-      new std::map<int, std::string>{{v1::CHECKPOINT_TRIGGER_PERIODIC, "periodic"},
-                                     {v1::CHECKPOINT_TRIGGER_MANUAL, "manual"},
-                                     {v1::CHECKPOINT_TRIGGER_PAUSE, "pause"},
-                                     {v1::CHECKPOINT_TRIGGER_DRAIN, "drain"},
-                                     {v1::CHECKPOINT_TRIGGER_FINAL, "final"}};
+  static const auto* const triggers = new std::map<int, std::string>{
+      {v1::CHECKPOINT_TRIGGER_PERIODIC, "periodic"}, {v1::CHECKPOINT_TRIGGER_MANUAL, "manual"},
+      {v1::CHECKPOINT_TRIGGER_PAUSE, "pause"},       {v1::CHECKPOINT_TRIGGER_DRAIN, "drain"},
+      {v1::CHECKPOINT_TRIGGER_FINAL, "final"},       {v1::CHECKPOINT_TRIGGER_PREEMPT, "preempt"}};
   return *triggers;
 }
 
@@ -43,22 +43,18 @@ CheckpointMetrics::CheckpointMetrics(prometheus::Registry& registry) {
            .Help("From the request of a checkpoint to its commit")
            .Register(registry)
            .Add({}, std::vector<double>{5, 15, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200});
-  const auto counter = [&registry](const char* name, const char* help) {
-    return &BuildCounter().Name(name).Help(help).Register(registry).Add({});
-  };
-  stall_ = counter("megatrain_checkpoint_stall_seconds_total", "Training time lost to checkpoints");
-  written_bytes_ =
-      counter("megatrain_checkpoint_written_bytes_total", "Bytes of committed checkpoints");
-  retention_bytes_ = &BuildCounter()
-                          .Name("megatrain_retention_deleted_bytes_total")
-                          .Help("Freed by retention")
-                          .Register(registry)
-                          .Add({{"area", "checkpoints"}});
-  drained_ = &BuildCounter()
-                  .Name("megatrain_preemptions_total")
-                  .Help("Running jobs that were put back by the server")
-                  .Register(registry)
-                  .Add({{"reason", "drain"}});
+  stall_ = AddCounter(registry, "megatrain_checkpoint_stall_seconds_total",
+                      "Training time lost to checkpoints");
+  written_bytes_ = AddCounter(registry, "megatrain_checkpoint_written_bytes_total",
+                              "Bytes of committed checkpoints");
+  retention_bytes_ = AddCounter(registry, "megatrain_retention_deleted_bytes_total",
+                                "Freed by retention", {{"area", "checkpoints"}});
+  Family<Counter>& preemptions = BuildCounter()
+                                     .Name("megatrain_preemptions_total")
+                                     .Help("Running jobs that were put back by the server")
+                                     .Register(registry);
+  drained_ = &preemptions.Add({{"reason", "drain"}});
+  preempted_ = &preemptions.Add({{"reason", "priority"}});
   Family<Counter>& recoveries = BuildCounter()
                                     .Name("megatrain_recoveries_total")
                                     .Help("Jobs found under way after an unclean stop")

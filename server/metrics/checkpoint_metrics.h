@@ -28,6 +28,7 @@ class CheckpointMetrics {
   void CountCommitted(const engine::v1::CheckpointSaved& saved);
   void CountFailed(v1::CheckpointTrigger trigger);
   void CountDrained() { drained_->Increment(); }
+  void CountPreempted() { preempted_->Increment(); }
   void CountRecovered(bool resumed) { (resumed ? resumed_ : not_resumed_)->Increment(); }
   void CountRetention(int64_t freed_bytes);
   void SetHolding(bool holding) { holding_->Set(holding ? 1 : 0); }
@@ -40,6 +41,7 @@ class CheckpointMetrics {
   prometheus::Counter* written_bytes_;
   prometheus::Counter* retention_bytes_;
   prometheus::Counter* drained_;
+  prometheus::Counter* preempted_;
   prometheus::Counter* resumed_;
   prometheus::Counter* not_resumed_;
   prometheus::Gauge* holding_;

@@ -4,6 +4,7 @@
 
 #include "absl/time/time.h"
 #include "server/jobs/job_wish.h"
+#include "server/metrics/add_counter.h"
 #include "server/resources/timestamp.h"
 
 namespace megatrain {
@@ -32,10 +33,6 @@ const std::map<int, std::string>& ActiveStates() {
       {v1::JOB_STATE_RUNNING, "running"}, {v1::JOB_STATE_PAUSING, "pausing"},
       {v1::JOB_STATE_PAUSED, "paused"},   {v1::JOB_STATE_CANCELLING, "cancelling"}};
   return *states;
-}
-
-Counter& AddCounter(Registry& registry, const std::string& name, const std::string& help) {
-  return BuildCounter().Name(name).Help(help).Register(registry).Add({});
 }
 
 Family<Gauge>& AddJobFamily(Registry& registry, const std::string& name, const std::string& help) {
@@ -78,8 +75,8 @@ ServerMetrics::ServerMetrics(const std::string& version, const std::string& grpc
                        .Help("1 when the engine process answers")
                        .Register(*registry_)
                        .Add({});
-  engine_restarts_.counter = &AddCounter(*registry_, "megatrain_engine_restarts_total",
-                                         "Deaths of the engine process that nobody asked for");
+  engine_restarts_.counter = AddCounter(*registry_, "megatrain_engine_restarts_total",
+                                        "Deaths of the engine process that nobody asked for");
   AddStreams();
   AddJobs();
 }
@@ -124,18 +121,13 @@ void ServerMetrics::AddJobs() {
   jobs_by_outcome_ = {{v1::JOB_STATE_SUCCEEDED, &finished.Add({{"outcome", "succeeded"}})},
                       {v1::JOB_STATE_FAILED, &finished.Add({{"outcome", "failed"}})},
                       {v1::JOB_STATE_CANCELLED, &finished.Add({{"outcome", "cancelled"}})}};
-  submitted_ = &AddCounter(registry, "megatrain_jobs_submitted_total", "Jobs accepted");
-  steps_ = &AddCounter(registry, "megatrain_steps_total", "Optimizer steps done");
-  tokens_ = &BuildCounter()
-                 .Name("megatrain_tokens_total")
-                 .Help("Tokens processed")
-                 .Register(registry)
-                 .Add({{"split", "train"}});
-  skipped_steps_ = &BuildCounter()
-                        .Name("megatrain_nonfinite_steps_total")
-                        .Help("Steps whose loss or gradient norm was not finite")
-                        .Register(registry)
-                        .Add({{"action", "skipped"}});
+  submitted_ = AddCounter(registry, "megatrain_jobs_submitted_total", "Jobs accepted");
+  steps_ = AddCounter(registry, "megatrain_steps_total", "Optimizer steps done");
+  tokens_ =
+      AddCounter(registry, "megatrain_tokens_total", "Tokens processed", {{"split", "train"}});
+  skipped_steps_ =
+      AddCounter(registry, "megatrain_nonfinite_steps_total",
+                 "Steps whose loss or gradient norm was not finite", {{"action", "skipped"}});
   step_duration_ =
       &BuildHistogram()
            .Name("megatrain_step_duration_seconds")
@@ -211,6 +203,8 @@ void ServerMetrics::OnEvaluation(const v1::Job& job, const v1::EvaluationRecord&
 }
 
 void ServerMetrics::OnDrained(const v1::Job&) { checkpoints_.CountDrained(); }
+
+void ServerMetrics::OnPreempted(const v1::Job&) { checkpoints_.CountPreempted(); }
 
 void ServerMetrics::OnRecovered(const v1::Job& job) {
   checkpoints_.CountRecovered(job.state() == v1::JOB_STATE_QUEUED);

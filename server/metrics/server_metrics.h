@@ -45,6 +45,7 @@ class ServerMetrics final : public JobObserver {
   void OnCheckpointFailure(const v1::Job& job, const v1::CheckpointFailure& failure) override;
   void OnEvaluation(const v1::Job& job, const v1::EvaluationRecord& evaluation) override;
   void OnDrained(const v1::Job& job) override;
+  void OnPreempted(const v1::Job& job) override;
   void OnRecovered(const v1::Job& job) override;
   void OnEnd(const v1::Job& job) override;
   void OnFigures(const engine::v1::StreamFigures& figures) override;

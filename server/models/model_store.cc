@@ -150,6 +150,13 @@ absl::Status ModelStore::Insert(Connection& connection, const std::string& model
   return InsertResource(connection, model, version.name(), version.state(), version);
 }
 
+ByteProgress ModelStore::UntilStop(const ByteProgress& progress) {
+  return [this, progress](int64_t done_bytes, int64_t all_bytes) {
+    return stop_ ? absl::CancelledError("the server stops")
+                 : TellProgress(progress, done_bytes, all_bytes);
+  };
+}
+
 void ModelStore::Copy(const std::string& name) {
   executor_.Run([this, name] {
     // What cannot be recorded, such as on a full disk, is tried again at the next start.
@@ -175,7 +182,7 @@ absl::Status ModelStore::TryCopy(const std::string& name) {
 absl::Status ModelStore::CopyToStaging(v1::ModelVersion& version, const std::string& staging) {
   MT_ASSIGN_OR_RETURN(const std::string source, allowed_paths_.Resolve(version.source()));
   MT_ASSIGN_OR_RETURN(const std::vector<NamedFile> files, FilesToImport(source));
-  MT_ASSIGN_OR_RETURN(const FolderFacts facts, CopyFiles(parts_.disk, files, staging, stop_));
+  MT_ASSIGN_OR_RETURN(const FolderFacts facts, CopyFiles(parts_.disk, files, staging, UntilStop()));
   // The source may have changed since it was checked.
   MT_RETURN_IF_ERROR(CheckModel(parts_.disk, staging).status());
   version.set_size_bytes(facts.size_bytes);
@@ -262,13 +269,14 @@ absl::StatusOr<v1::ModelVersion> ModelStore::FindBySource(const std::string& mod
 }
 
 absl::StatusOr<v1::ModelVersion> ModelStore::Export(const RequestKey& key, const std::string& name,
-                                                    const std::string& path) {
+                                                    const std::string& path,
+                                                    const ByteProgress& progress) {
   MT_ASSIGN_OR_RETURN(const std::optional<std::string> known, FindAnswer(parts_.database, key));
   if (known.has_value()) return ParseStored<v1::ModelVersion>(*known);
   MT_ASSIGN_OR_RETURN(const v1::ModelVersion version, Get(name));
   MT_RETURN_IF_ERROR(CheckReady(version));
   return ExportBy(key, version, path,
-                  [&](const std::string& folder) { return CopyOut(version, folder); });
+                  [&](const std::string& folder) { return CopyOut(version, folder, progress); });
 }
 
 absl::StatusOr<v1::ModelVersion> ModelStore::ExportOther(const RequestKey& key,
@@ -329,9 +337,11 @@ absl::StatusOr<std::string> ModelStore::ResolveTarget(const std::string& path, i
   return target;
 }
 
-absl::Status ModelStore::CopyOut(const v1::ModelVersion& version, const std::string& staging) {
+absl::Status ModelStore::CopyOut(const v1::ModelVersion& version, const std::string& staging,
+                                 const ByteProgress& progress) {
   MT_ASSIGN_OR_RETURN(const std::vector<NamedFile> files, ListFiles(version.path()));
-  MT_ASSIGN_OR_RETURN(const FolderFacts facts, CopyFiles(parts_.disk, files, staging, stop_));
+  MT_ASSIGN_OR_RETURN(const FolderFacts facts,
+                      CopyFiles(parts_.disk, files, staging, UntilStop(progress)));
   return CheckSame(facts, version);
 }
 

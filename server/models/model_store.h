@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "megatrain/v1/model.pb.h"
+#include "runtime/base/byte_progress.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/file_system.h"
 #include "runtime/base/mutex.h"
@@ -72,9 +73,10 @@ class ModelStore {
 
   // Copies a READY version to a folder that does not exist yet, below an allowed one: complete and
   // durable, or not there. ALREADY_EXISTS when something is there. Gives the version with the new
-  // folder, without links, as its path.
+  // folder, without links, as its path. An error of `progress` ends it.
   absl::StatusOr<v1::ModelVersion> Export(const RequestKey& key, const std::string& name,
-                                          const std::string& path);
+                                          const std::string& path,
+                                          const ByteProgress& progress = nullptr);
 
   // The same of other weights of a READY version's shape: `write` makes the complete and durable
   // folder that it is given the path of; `source` is their name, such as a checkpoint's.
@@ -105,13 +107,16 @@ class ModelStore {
   // Gives `version` its name, uid and times and writes its row.
   absl::Status Insert(Connection& connection, const std::string& model, v1::ModelVersion& version);
 
+  // Ends copies when the store is destroyed, and by the error of `progress`.
+  ByteProgress UntilStop(const ByteProgress& progress = nullptr);
   void Copy(const std::string& name);
   absl::Status TryCopy(const std::string& name);
   absl::Status CopyToStaging(v1::ModelVersion& version, const std::string& staging);
   absl::Status MoveIntoPlace(const std::string& folder, const v1::ModelVersion& version);
   // Where an export to `path` would lie, if it can.
   absl::StatusOr<std::string> ResolveTarget(const std::string& path, int64_t size_bytes);
-  absl::Status CopyOut(const v1::ModelVersion& version, const std::string& staging);
+  absl::Status CopyOut(const v1::ModelVersion& version, const std::string& staging,
+                       const ByteProgress& progress);
   // An export whose files `write` makes in a folder beside the target.
   absl::StatusOr<v1::ModelVersion> ExportBy(
       const RequestKey& key, v1::ModelVersion version, const std::string& path,

@@ -18,6 +18,8 @@ inline v1::CheckpointTrigger TriggerToProto(CheckpointTrigger trigger) {
       return v1::CHECKPOINT_TRIGGER_DRAIN;
     case CheckpointTrigger::kFinal:
       return v1::CHECKPOINT_TRIGGER_FINAL;
+    case CheckpointTrigger::kPreempt:
+      return v1::CHECKPOINT_TRIGGER_PREEMPT;
   }
   return v1::CHECKPOINT_TRIGGER_UNSPECIFIED;
 }
