@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "runtime/base/status_macros.h"
+#include "absl/status/status.h"
 
 namespace megatrain {
 
@@ -44,15 +44,16 @@ absl::Status PinArena(PagePinner& pinner, const PageArena& arena, int64_t chunk_
     size_bytes = 0;
     return status;
   };
-  for (int part = 0; part < arena.part_count(); ++part) {
+  absl::Status status;
+  for (int part = 0; status.ok() && part < arena.part_count(); ++part) {
     const int64_t part_bytes = arena.owns(part) ? arena.size_bytes(part) : 0;
     if (size_bytes + part_bytes > chunk_bytes) {
-      MT_RETURN_IF_ERROR(pin());
+      status = pin();
     }
     data = size_bytes == 0 ? arena.data(part) : data;
     size_bytes += part_bytes;
   }
-  return pin();
+  return status.ok() ? pin() : status;
 }
 
 }  // namespace megatrain

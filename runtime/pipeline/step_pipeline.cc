@@ -190,12 +190,13 @@ absl::Status StepPipeline::Drain() {
 
 absl::Status StepPipeline::BringStates(Launcher& launcher) {
   return state_.WithSlabs(StreamKind::kHostToDevice, launcher, [this](Launcher& copying) {
-    for (int unit = 0; unit <= state_.layout.head_unit(); ++unit) {
+    absl::Status status;
+    for (int unit = 0; status.ok() && unit <= state_.layout.head_unit(); ++unit) {
       if (state_.options.on_device(unit)) {
-        MT_RETURN_IF_ERROR(BringState(state_, unit, copying));
+        status = BringState(state_, unit, copying);
       }
     }
-    return absl::OkStatus();
+    return status;
   });
 }
 

@@ -32,6 +32,7 @@ class List {
   // By turns from the first unit on.
   std::vector<UpdatePlacement> Mixed(const std::vector<UpdatePlacement>& turns) const {
     std::vector<UpdatePlacement> updates;
+    updates.reserve(model_.unit_count);
     for (int unit = 0; unit < model_.unit_count; ++unit) {
       updates.push_back(turns[unit % turns.size()]);
     }
@@ -41,6 +42,7 @@ class List {
   std::vector<bool> All() const { return std::vector<bool>(model_.unit_count, true); }
   std::vector<bool> Some() const {
     std::vector<bool> some;
+    some.reserve(model_.unit_count);
     for (int unit = 0; unit < model_.unit_count; ++unit) {
       some.push_back(unit % 3 != 2);
     }
