@@ -4,8 +4,7 @@ is lost, and a job that was killed ends with the bits of one that was not: each 
 evaluation's figures, the order of all rows, the weights' high and low parts, both moments, and what
 is exported.
 
-`--kills N` is the number of kills (the long form: thousands), `--seed N` repeats a run. Shards of
-the test divide the kills, each in a world of its own.
+`--kills N` is the number of kills (the long form: thousands), `--seed N` repeats a run.
 """
 
 import argparse
@@ -20,7 +19,6 @@ import time
 import unittest
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from followed_job import FollowedJob
@@ -39,7 +37,7 @@ _AIMS = {
     ("RUNNING", "evaluating"): 3,
     ("RUNNING", "exporting"): 1,
 }
-_OPTIONS = argparse.Namespace(kills=200, seed=0)
+_OPTIONS = argparse.Namespace(kills=0, seed=0)
 
 
 class Outcome(NamedTuple):
@@ -270,15 +268,11 @@ class KillSuiteTest(unittest.TestCase):
 
 def _parse() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
     options, rest = parser.parse_known_args()
-    shards = int(os.environ.get("TEST_TOTAL_SHARDS", "1"))
-    shard = int(os.environ.get("TEST_SHARD_INDEX", "0"))
-    if "TEST_SHARD_STATUS_FILE" in os.environ:
-        Path(os.environ["TEST_SHARD_STATUS_FILE"]).touch()
-    _OPTIONS.kills, _OPTIONS.seed = -(-options.kills // shards), options.seed + shard
-    print(f"seed {_OPTIONS.seed}: repeat with --seed {_OPTIONS.seed}", flush=True)
+    _OPTIONS.kills, _OPTIONS.seed = options.kills, options.seed
+    print(f"seed {options.seed}: repeat with --seed {options.seed}", flush=True)
     sys.argv[1:] = rest
 
 
