@@ -38,6 +38,7 @@ constexpr size_t kMaxSocketPath = 107;
 
 struct Flags {
   std::string socket;
+  pid_t parent = 0;
   std::string backend = "cpu";
   int threads = 0;
   std::string machine_folder;
@@ -124,7 +125,7 @@ absl::StatusOr<Machine> KnowThisMachine(const Flags& flags, int threads, Compute
 }
 
 absl::Status Serve(const Flags& flags, const BackendFactories& factories, const sigset_t& signals) {
-  MT_RETURN_IF_ERROR(DieWithParent());
+  MT_RETURN_IF_ERROR(DieWithParent(flags.parent));
   const int threads = flags.threads > 0 ? flags.threads : AllowedProcessors();
   SystemClock clock;
   PosixFileSystem files;
@@ -160,6 +161,10 @@ void AddFlags(const BackendFactories& factories, CLI::App& app, Flags& flags) {
     backends.push_back(name);
   }
   app.add_option("--socket", flags.socket, "Unix socket to serve on")->required();
+  app.add_option("--parent", flags.parent,
+                 "Process that must live as long as this one; 0: the one "
+                 "that started it")
+      ->check(CLI::NonNegativeNumber);
   app.add_option("--backend", flags.backend, "Backend")->check(CLI::IsMember(backends));
   app.add_option("--threads", flags.threads, "Compute threads; 0: one a processor")
       ->check(CLI::Range(0, 64));

@@ -151,6 +151,14 @@ TEST_F(EngineProcessTest, DiesWithItsParent) {
   EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << status;
 }
 
+TEST_F(EngineProcessTest, DoesNotStartWhenItsParentDiedWhileItWasLoaded) {
+  const pid_t gone = Spawn({"/bin/true"});
+  WaitForEnd(gone);
+  const int status =
+      WaitForEnd(Spawn({kEngine, "--socket", socket_, "--parent", std::to_string(gone)}));
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) != 0) << status;
+}
+
 TEST_F(EngineProcessTest, BadFlagsEndWithAMessage) {
   for (const std::vector<std::string>& flags :
        std::vector<std::vector<std::string>>{{},

@@ -8,8 +8,10 @@
 
 namespace megatrain {
 
-absl::Status DieWithParent() {
-  const pid_t parent = getppid();
+absl::Status DieWithParent(pid_t parent) {
+  if (parent == 0) {
+    parent = getppid();
+  }
   if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) {
     return absl::ErrnoToStatus(errno, "cannot tie this process to its parent");
   }

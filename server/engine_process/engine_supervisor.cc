@@ -143,7 +143,8 @@ void EngineSupervisor::Loop() {
 
 bool EngineSupervisor::RunOnce() {
   unlink(options_.socket_path.c_str());  // of one that died
-  std::vector<std::string> arguments = {"--socket", options_.socket_path};
+  std::vector<std::string> arguments = {"--socket", options_.socket_path, "--parent",
+                                        absl::StrCat(getpid())};
   arguments.insert(arguments.end(), options_.arguments.begin(), options_.arguments.end());
   ChildProcess* child = nullptr;
   {

@@ -31,7 +31,7 @@ class EngineSupervisor {
     std::string engine_path;
     std::string socket_path;  // short enough for a unix socket: 107 bytes
     std::string log_path;
-    std::vector<std::string> arguments;  // but for --socket
+    std::vector<std::string> arguments;  // but for --socket, --parent
     absl::Duration first_delay = absl::Milliseconds(200);
     absl::Duration longest_delay = absl::Seconds(30);
     // It is asked for a sign of life so often, has as long to answer, and is killed after so many

@@ -135,13 +135,24 @@ class World:
     def close(self) -> None:
         if self.daemon.running:
             self.daemon.kill()
-        # The engine of a killed daemon is killed too, and may write until then.
-        for _ in range(100):
-            shutil.rmtree(self.folder, ignore_errors=True)
-            if not self.folder.exists():
-                return
-            time.sleep(0.05)
-        raise AssertionError(f"{self.folder}: cannot be removed")
+        # An engine dies with its daemon, also one that was just being started.
+        wait_until("no engine is left", lambda: not self.engines())
+        shutil.rmtree(self.folder)
+
+    def engines(self) -> list[int]:
+        """Processes that serve a daemon of this folder, whoever is their parent now."""
+        pids = []
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                command = path.read_text().split("\0")
+            except OSError:
+                continue  # it has ended meanwhile
+            if (
+                Path(command[0]).name == _ENGINE.name
+                and f"{self.daemon.state}/engine.sock" in command
+            ):
+                pids.append(int(path.parent.name))
+        return pids
 
     def environment(self) -> dict[str, str]:
         return {
