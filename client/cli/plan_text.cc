@@ -24,19 +24,26 @@ std::string InWords(const std::string& name) {
       {"io_buffers", "buffers for files"},
       {"data", "the order of the data's rows"},
       {"device_arena", "what a GPU would hold (the table below)"},
+      {"step_tables", "results of steps, and tables on their way to the GPU, pinned"},
       {"stashed_activations", "activations that wait for their backward, pinned"},
       {"states", "AdamW's state of units that are updated there"},
       {"workspace", "scratch memory of kernels"},
-      {"kept_gradients", "gradients that the host has no room for"},
+      {"kept_gradients", "gradients that the host has no room for (the engine cannot do that yet)"},
       {"optimizer_states", "optimizer states"},
       {"boundaries", "inputs of layers"},
       {"device", "on the GPU"},
       {"pinned_host", "in pinned host memory"},
+      {"pinned_host_once", "in pinned host memory, crossing the bus once a step"},
       {"pageable_host", "in host memory"},
       {"host", "on the processors"},
       {"bus", "on the GPU, passing over the bus"},
+      {"device_and_pinned_host", "on the GPU in part, else in pinned host memory"},
       {"partly_pinned_host", "in part in pinned host memory, else computed again"},
+      {"partly_device_and_pinned_host",
+       "in part on the GPU and in pinned host memory, else computed again"},
       {"recomputed", "computed again in backward"},
+      {"device_attention", "attention's output on the GPU, the rest computed again"},
+      {"device_projections", "attention with its inputs on the GPU, the MLP computed again"},
       {"compute", "the GPU's arithmetic"},
       {"bus_up", "the bus to the GPU"},
       {"bus_down", "the bus from the GPU"},
@@ -140,6 +147,16 @@ void AddGains(const v1::Plan& plan, std::vector<std::string>& lines) {
   }
 }
 
+std::string CheckpointText(const v1::Plan& plan) {
+  const std::string size = FormatBytes(plan.checkpoint_bytes());
+  return plan.checkpoint_seconds() > 0
+             ? absl::StrFormat(
+                   "save:    %s a checkpoint, about %.3g s to the disk; training stands "
+                   "still for about %.3g s",
+                   size, plan.checkpoint_seconds(), plan.checkpoint_stall_seconds())
+             : absl::StrCat("save:    ", size, " a checkpoint; the speed of the disk is not known");
+}
+
 }  // namespace
 
 std::vector<std::string> ExplainedPlanLines(const v1::Plan& plan) {
@@ -161,6 +178,9 @@ std::vector<std::string> ExplainedPlanLines(const v1::Plan& plan) {
   if (plan.step_seconds() > 0) {
     AddTime(plan, lines);
     AddGains(plan, lines);
+  }
+  if (plan.checkpoint_bytes() > 0) {
+    lines.push_back(CheckpointText(plan));
   }
   lines.push_back(absl::StrCat("verdict: ", VerdictText(plan)));
   return lines;

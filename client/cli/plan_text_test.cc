@@ -75,13 +75,18 @@ TEST(PlanTextTest, ExplainsWhereTimeAndMemoryGo) {
     plane->set_place(place);
     plane->set_unit_count(count);
   }
+  plan.set_checkpoint_bytes(int64_t{84} << 30);
+  plan.set_checkpoint_seconds(20);
+  plan.set_checkpoint_stall_seconds(21.5);
   const std::string text = absl::StrJoin(ExplainedPlanLines(plan), "\n");
   for (const char* part :
        {"machine: H200", "65536 tokens a step, in micro-batches of 8192",
         "28.0 GiB  AdamW's first moments, fp32", "weights, by unit: 1 on the GPU, 29 in pinned",
         "about 4 s, 16384 tokens a second; set by the GPU's arithmetic",
         "1 s ( 25 %)  the bus to the GPU", "GPU memory 16 GiB more: 0.25 s less a step",
-        "the bus, both ways, twice as fast: 0.5 s less a step", "verdict: it fits"}) {
+        "the bus, both ways, twice as fast: 0.5 s less a step",
+        "84.0 GiB a checkpoint, about 20 s to the disk; training stands still for about 21.5 s",
+        "verdict: it fits"}) {
     EXPECT_THAT(text, HasSubstr(part));
   }
 }

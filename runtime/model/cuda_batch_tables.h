@@ -36,6 +36,9 @@ BatchTables PlaceBatchTables(const AttentionShape& shape, const MicroBatch& batc
 // Of any micro-batch within the limits.
 int64_t MaxBatchTableBytes(const AttentionShape& shape, const MicroBatchLimits& limits);
 
+// Uploads of tables that are on their way at a time, each through its own pinned memory.
+inline constexpr int kTableUploads = 16;
+
 // Fills host memory placed by PlaceBatchTables; returns the number of distinct tokens. The batch
 // has passed CheckMicroBatch.
 int64_t FillBatchTables(const AttentionShape& shape, const MicroBatch& batch,

@@ -2,7 +2,6 @@
 
 #include "runtime/base/status_macros.h"
 #include "runtime/kernels/cuda_status.h"
-#include "runtime/model/cuda_batch_tables.h"
 
 namespace megatrain {
 
@@ -32,7 +31,7 @@ BatchUploader::~BatchUploader() {
 absl::StatusOr<int64_t> BatchUploader::Upload(const AttentionShape& shape, const MicroBatch& batch,
                                               void* device_tables, cudaStream_t stream) {
   const Block& block = blocks_[next_];
-  next_ = (next_ + 1) % kBlocks;
+  next_ = (next_ + 1) % kTableUploads;
   MT_RETURN_IF_ERROR(CudaStatus(cudaEventSynchronize(block.uploaded), "cudaEventSynchronize"));
   const BatchTables host = PlaceBatchTables(shape, batch, block.data);
   const BatchTables device = PlaceBatchTables(shape, batch, device_tables);

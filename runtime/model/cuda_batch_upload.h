@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "runtime/kernels/attention_shape.h"
+#include "runtime/model/cuda_batch_tables.h"
 #include "runtime/model/layer_template.h"
 
 namespace megatrain {
@@ -32,8 +33,6 @@ class BatchUploader {
                                  void* device_tables, cudaStream_t stream);
 
  private:
-  static constexpr int kBlocks = 16;
-
   // Pinned memory of one upload, free again when `uploaded` has happened.
   struct Block {
     void* data = nullptr;
@@ -42,7 +41,7 @@ class BatchUploader {
 
   BatchUploader() = default;
 
-  std::array<Block, kBlocks> blocks_;
+  std::array<Block, kTableUploads> blocks_;
   int next_ = 0;
 };
 

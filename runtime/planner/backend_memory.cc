@@ -9,6 +9,12 @@
 namespace megatrain {
 namespace {
 
+constexpr int64_t kFloatBytes = 4;
+
+// What drivers hand out at least.
+constexpr int64_t kDeviceBlockBytes = int64_t{2} << 20;
+constexpr int64_t kHostBlockBytes = int64_t{64} << 10;
+
 // A token's experts side by side are one wide MLP.
 ModelConfig AsDense(ModelConfig config) {
   if (config.moe.expert_count > 0) {
@@ -47,7 +53,23 @@ BackendMemory CudaMemory(const ModelConfig& config, const ComputeSetting& settin
   return memory;
 }
 
+int64_t RoundUp(int64_t size_bytes, int64_t step_bytes) {
+  return (size_bytes + step_bytes - 1) / step_bytes * step_bytes;
+}
+
 }  // namespace
+
+JobMemory MakeJobMemory(const ModelConfig& config, const ComputeSetting& setting,
+                        const MicroBatchLimits& limits) {
+  if (setting.backend != Backend::kCuda) {
+    return {};
+  }
+  const CudaShape shape = MakeCudaShape(config, setting.dtype, setting.attention, limits.tokens);
+  const int64_t table_bytes = MaxBatchTableBytes(shape.attention, limits);
+  const int64_t rotary_bytes = limits.document_tokens * config.head_dim * kFloatBytes;
+  return {.device_bytes = RoundUp(rotary_bytes, kDeviceBlockBytes),
+          .host_bytes = kTableUploads * RoundUp(table_bytes, kHostBlockBytes)};
+}
 
 BackendMemory MakeBackendMemory(const ModelConfig& config, const ComputeSetting& setting,
                                 const RowLimits& limits) {

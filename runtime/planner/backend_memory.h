@@ -5,6 +5,7 @@
 
 #include "runtime/config/model_config.h"
 #include "runtime/kernels/attention_shape.h"
+#include "runtime/model/cuda_buffers.h"
 #include "runtime/model/layer_template.h"
 #include "runtime/planner/machine.h"
 #include "runtime/planner/placement_choice.h"
@@ -28,6 +29,16 @@ struct RowLimits {
 // What the backend's templates and arithmetic take of device memory. Pure: no GPU is asked.
 BackendMemory MakeBackendMemory(const ModelConfig& config, const ComputeSetting& setting,
                                 const RowLimits& limits);
+
+// What a job takes beside its pipeline's arena and the host store.
+struct JobMemory {
+  int64_t device_bytes = 0;  // the rotary table
+  int64_t host_bytes = 0;    // pinned: tables of micro-batches on their way
+};
+
+// Of micro-batches within the limits. Pure, as above.
+JobMemory MakeJobMemory(const ModelConfig& config, const ComputeSetting& setting,
+                        const MicroBatchLimits& limits);
 
 }  // namespace megatrain
 

@@ -41,10 +41,23 @@ void TakeResourceLimit(const std::string& limits, const std::string& status, std
 
 std::string_view BackendName(Backend backend) { return backend == Backend::kCpu ? "cpu" : "cuda"; }
 
+int64_t UsableDeviceBytes(const MachineProfile& machine, int64_t limit_bytes) {
+  if (limit_bytes == 0) {
+    return machine.device_memory_bytes;
+  }
+  return std::clamp<int64_t>(limit_bytes - machine.device_overhead_bytes, 0,
+                             machine.device_memory_bytes);
+}
+
+int64_t DeviceOverheadBytes(int64_t total_bytes, int64_t free_bytes) {
+  return total_bytes == 0 ? 0 : total_bytes - free_bytes + kDeviceReserveBytes;
+}
+
 int64_t PipelineDeviceBytes(int64_t total_bytes, int64_t free_bytes, int64_t limit_bytes) {
-  const int64_t taken = total_bytes - free_bytes;
-  const int64_t end = limit_bytes > 0 ? std::min(limit_bytes, total_bytes) : total_bytes;
-  return std::max<int64_t>(end - taken - kDeviceReserveBytes, 0);
+  const int64_t overhead = DeviceOverheadBytes(total_bytes, free_bytes);
+  return UsableDeviceBytes({.device_memory_bytes = std::max<int64_t>(total_bytes - overhead, 0),
+                            .device_overhead_bytes = overhead},
+                           limit_bytes);
 }
 
 absl::StatusOr<HostMemory> ReadAvailableHostMemory(const std::string& root) {

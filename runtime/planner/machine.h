@@ -22,12 +22,24 @@ struct MachineProfile {
   Backend backend = Backend::kCpu;
   // What the engine process may hold in all: what is free now plus what it holds already.
   int64_t host_available_bytes = 0;
-  // Of the GPU. On the CPU backend the device arena is host memory and this is not read.
+  // Of the GPU, for a pipeline. On the CPU backend the device arena is host memory and this is not
+  // read.
   int64_t device_memory_bytes = 0;
+  // Of the GPU, what is not for a pipeline: of a context and libraries, and a reserve. A limit on
+  // all that a job takes of the GPU counts it too.
+  int64_t device_overhead_bytes = 0;
   // Resident memory of the engine with its libraries and without a job.
   int64_t engine_baseline_bytes = 0;
+  int64_t disk_write_bytes_per_second = 0;  // of the folder that keeps the state; 0: not known
   MachineSpeeds speeds;
 };
+
+// What a plan may take of the GPU when a job takes at most `limit_bytes` of it in all (0: no
+// limit). The daemon and the engine both ask this, lest one accepts what the other refuses.
+int64_t UsableDeviceBytes(const MachineProfile& machine, int64_t limit_bytes);
+
+// MachineProfile's device_overhead_bytes, of a GPU that is this process's alone.
+int64_t DeviceOverheadBytes(int64_t total_bytes, int64_t free_bytes);
 
 // What a pipeline may take of a GPU's memory: what is free, less a reserve for what libraries load
 // later; all that the process has of it, libraries included, stays within `limit_bytes` (0: none).

@@ -40,9 +40,11 @@ struct Size {
   int64_t MachineProfile::* value;
 };
 
-constexpr std::array<Size, 3> kSizes = {{
+constexpr std::array<Size, 5> kSizes = {{
     {"host_available_bytes", &MachineProfile::host_available_bytes},
     {"device_memory_bytes", &MachineProfile::device_memory_bytes},
+    {"device_overhead_bytes", &MachineProfile::device_overhead_bytes},
+    {"disk_write_bytes_per_second", &MachineProfile::disk_write_bytes_per_second},
     {"engine_baseline_bytes", &MachineProfile::engine_baseline_bytes},
 }};
 
@@ -76,6 +78,7 @@ Machine H200() {
           .profile = {.backend = Backend::kCuda,
                       .host_available_bytes = 1536 * kGibibyte / 100 * 95,
                       .device_memory_bytes = 138 * kGibibyte,
+                      .device_overhead_bytes = 2 * kGibibyte,
                       .engine_baseline_bytes = 2 * kGibibyte,
                       .speeds = {}}};
 }
@@ -87,6 +90,7 @@ Machine Rtx3090() {
           .profile = {.backend = Backend::kCuda,
                       .host_available_bytes = 128 * kGibibyte / 100 * 92,
                       .device_memory_bytes = 22 * kGibibyte,
+                      .device_overhead_bytes = 2 * kGibibyte,
                       .engine_baseline_bytes = 2 * kGibibyte,
                       .speeds = {.matmul_flops = 60e12,
                                  .float32_flops = 22e12,
@@ -106,6 +110,7 @@ Machine A100Pcie() {
           .profile = {.backend = Backend::kCuda,
                       .host_available_bytes = 512 * kGibibyte / 100 * 95,
                       .device_memory_bytes = 77 * kGibibyte,
+                      .device_overhead_bytes = 2 * kGibibyte,
                       .engine_baseline_bytes = 2 * kGibibyte,
                       .speeds = {.matmul_flops = 230e12,
                                  .float32_flops = 17e12,

@@ -123,6 +123,7 @@ class Search {
         Between(&Choice::host_kept_micro_batches,
                 request.keep_level ? 0 : request.host_kept_micro_batches, 0, kMostMicroBatches,
                 false),
+        Between(&Choice::device_kept_micro_batches, no_keep, 0, kMostMicroBatches, false),
         Between(&Choice::stash_slots, std::nullopt, kLeastStashSlots, kMostStashSlots, false),
     };
   }
@@ -306,7 +307,8 @@ class Search {
     if (dimension.is_fixed()) {
       return values;
     }
-    const bool by_micro_batch = dimension.count == &Choice::host_kept_micro_batches;
+    const bool by_micro_batch = dimension.count == &Choice::host_kept_micro_batches ||
+                                dimension.count == &Choice::device_kept_micro_batches;
     const int most = by_micro_batch ? static_cast<int>(std::min<int64_t>(
                                           MicroBatches(choice.micro_batch_rows), dimension.most))
                                     : dimension.most;

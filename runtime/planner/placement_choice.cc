@@ -58,21 +58,23 @@ int FirstFullLayer(const Choice& choice, const ModelLayout& layout) {
   return layout.layer_count() - std::min(choice.full_keep_layers, layout.layer_count()) + 1;
 }
 
-// What layers keep, and of those that do not keep everything on the device, what goes to the host:
-// of every layer the same, so that the bus is loaded evenly.
+// What layers keep, and of those that do not keep everything on the device, which micro-batches
+// they keep where: all the same, so that the bus is loaded evenly.
 void SetKeeping(const Choice& choice, const PlacementSubject& subject, PipelineOptions& options) {
   const ModelLayout& layout = subject.layout;
   const int full = FirstFullLayer(choice, layout);
   options.keep.assign(layout.units.size(), choice.keep);
   std::fill(options.keep.begin() + full, options.keep.end() - 1, KeepLevel::kAll);
   const int on_host = std::min(choice.host_kept_micro_batches, options.max_micro_batches);
-  if (!Stashes(choice) || on_host == 0) {
+  const int on_device =
+      std::min(choice.device_kept_micro_batches, options.max_micro_batches - on_host);
+  if (!Stashes(choice) || on_host + on_device == 0) {
     return;
   }
   options.kept_on_host.assign(layout.units.size(), false);
   std::fill(options.kept_on_host.begin() + 1, options.kept_on_host.begin() + full, true);
   std::fill(options.keep.begin() + 1, options.keep.begin() + full, KeepLevel::kAll);
-  options.kept_places = SpreadKeptPlaces(options.max_micro_batches, on_host, /*on_device=*/0);
+  options.kept_places = SpreadKeptPlaces(options.max_micro_batches, on_host, on_device);
 }
 
 }  // namespace
@@ -91,8 +93,10 @@ Choice Canonical(Choice choice, const ModelLayout& layout) {
   }
   if (!Stashes(choice) || choice.full_keep_layers == layers) {
     choice.host_kept_micro_batches = 0;
+    choice.device_kept_micro_batches = 0;
   }
-  if (choice.host_kept_micro_batches > 0 || choice.full_keep_layers == layers) {
+  if (choice.host_kept_micro_batches > 0 || choice.device_kept_micro_batches > 0 ||
+      choice.full_keep_layers == layers) {
     choice.keep = KeepLevel::kAll;
   } else if (choice.keep == KeepLevel::kAll) {
     choice.full_keep_layers = layers;

@@ -40,9 +40,11 @@ struct Choice {
 
   // In layer-major order what waits for backward may wait on the host: the input of so many layers
   // at even distances; and of so many micro-batches everything that those layers compute that do
-  // not keep it on the device anyway, which then keep nothing of the other micro-batches.
+  // not keep it of all on the device. Those layers may keep so many others there, and then keep
+  // nothing of the rest.
   int host_boundary_layers = 0;
   int host_kept_micro_batches = 0;
+  int device_kept_micro_batches = 0;
   int stash_slots = 3;  // through which both pass
 
   auto operator<=>(const Choice&) const = default;

@@ -182,6 +182,15 @@ TEST(PlacementTest, MoreMemoryIsNeverSlower) {
   }
 }
 
+// A whole layer of all micro-batches is too coarse a piece for what a 14B leaves of the device.
+TEST(PlacementTest, WhatIsLeftOfTheDeviceKeepsSomeMicroBatches) {
+  const Case shape("qwen2.5-14b");
+  const Placement placement = shape.Choose(Request(64, 1024, kLargeGpu)).value();
+  const PipelineOptions& options = placement.pipeline;
+  EXPECT_GT(options.CountKept(KeptPlace::kDevice, options.max_micro_batches), 0);
+  EXPECT_LE(placement.predicted.seconds, 10.2);
+}
+
 TEST(PlacementTest, MicroBatchesAreOfOneSizeButForTheLast) {
   const Case shape("qwen2.5-1.5b");
   const Placement placement = shape.Choose(Request(80, 1024, kLargeGpu)).value();

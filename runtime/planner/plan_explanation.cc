@@ -42,36 +42,97 @@ class Planes {
   std::vector<PlanePlacement> list_;
 };
 
-void CountUnit(const PipelineOptions& options, int unit, Planes& planes) {
+// Whether a unit that streams crosses the bus once a step and then lies on the device until it has
+// been used for the last time. Where slots are fewer than layers, only of the ends.
+bool StaysForTheStep(const PipelineOptions& options, int unit, int layer_count) {
+  if (unit == 0 || unit == layer_count + 1) {
+    return true;
+  }
+  int streamed = 0;
+  for (int layer = 1; layer <= layer_count; ++layer) {
+    streamed += options.on_device(layer) ? 0 : 1;
+  }
+  return options.weight_slot_count >= streamed;
+}
+
+bool AnyPasses(const PipelineOptions& options, int unit_count) {
+  for (int unit = 0; unit < unit_count; ++unit) {
+    if (PassesOverBus(options.update_of(unit))) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// Through slabs what crosses the bus is pageable, and only the slabs are pinned.
+const char* CrossingPlace(const PipelineOptions& options) {
+  return options.pin == PinMode::kSlabs ? "pageable_host" : "pinned_host";
+}
+
+const char* WeightsPlace(const PipelineOptions& options, int unit, int layer_count) {
+  if (options.on_device(unit)) {
+    return "device";
+  }
+  const bool once = StaysForTheStep(options, unit, layer_count);
+  return once && options.pin != PinMode::kSlabs ? "pinned_host_once" : CrossingPlace(options);
+}
+
+const char* StatesPlace(const PipelineOptions& options, int unit, int layer_count) {
+  if (options.update_of(unit) == UpdatePlacement::kDevice) {
+    return "device";
+  }
+  // Planes are pinned whole: where one unit's state passes, all of them are.
+  return AnyPasses(options, layer_count + 2) ? CrossingPlace(options) : "pageable_host";
+}
+
+void CountUnit(const PipelineOptions& options, int unit, int layer_count, Planes& planes) {
   const UpdatePlacement update = options.update_of(unit);
-  const bool stays = StaysOnDevice(update);
-  planes.Count("weights", stays ? "device" : "pinned_host");
-  planes.Count("gradients", stays ? "device" : "pinned_host");
-  planes.Count("optimizer_states", update == UpdatePlacement::kDevice ? "device"
-                                   : PassesOverBus(update)            ? "pinned_host"
-                                                                      : "pageable_host");
+  planes.Count("weights", WeightsPlace(options, unit, layer_count));
+  planes.Count("gradients", StaysOnDevice(update) ? "device" : CrossingPlace(options));
+  planes.Count("optimizer_states", StatesPlace(options, unit, layer_count));
   planes.Count("updates", update == UpdatePlacement::kDevice ? "device"
-                          : PassesOverBus(update)            ? "bus_bandwidth"
+                          : PassesOverBus(update)            ? "bus"
                                                              : "host");
+}
+
+const char* PlaceOfLevel(KeepLevel level) {
+  switch (level) {
+    case KeepLevel::kNothing:
+      return "recomputed";
+    case KeepLevel::kAttention:
+      return "device_attention";
+    case KeepLevel::kProjections:
+      return "device_projections";
+    case KeepLevel::kAll:
+      return "device";
+  }
+  return "unknown";
+}
+
+// Of a layer that keeps some micro-batches here and some there.
+const char* PlaceByMicroBatch(const PipelineOptions& options) {
+  const int count = options.max_micro_batches;
+  const int on_host = options.CountKept(KeptPlace::kHost, count);
+  const int on_device = options.CountKept(KeptPlace::kDevice, count);
+  if (on_host == count) {
+    return "pinned_host";
+  }
+  if (on_device == 0) {
+    return "partly_pinned_host";
+  }
+  return on_host + on_device == count ? "device_and_pinned_host" : "partly_device_and_pinned_host";
 }
 
 void CountLayer(const PipelineOptions& options, int unit, Planes& planes) {
   planes.Count("boundaries", options.stashes_boundary(unit) ? "pinned_host" : "device");
-  if (!options.kept_by_place(unit)) {
-    const bool keeps = options.keep_of(unit) == KeepLevel::kAll;
-    planes.Count("activations", keeps ? "device" : "recomputed");
-    return;
-  }
-  const int count = options.max_micro_batches;
-  planes.Count("activations", options.CountKept(KeptPlace::kHost, count) < count
-                                  ? "partly_pinned_host"
-                                  : "pinned_host");
+  planes.Count("activations", options.kept_by_place(unit) ? PlaceByMicroBatch(options)
+                                                          : PlaceOfLevel(options.keep_of(unit)));
 }
 
 std::vector<PlanePlacement> PlanesOf(const PipelineOptions& options, int layer_count) {
   Planes planes;
   for (int unit = 0; unit < layer_count + 2; ++unit) {
-    CountUnit(options, unit, planes);
+    CountUnit(options, unit, layer_count, planes);
   }
   for (int unit = 1; unit <= layer_count; ++unit) {
     CountLayer(options, unit, planes);
@@ -112,7 +173,7 @@ std::vector<ResourceGain> SpeedGains(const StepPredictor& predictor, const Plan&
     }
     const MachineSpeeds faster = Faster(predictor.speeds, resource, 2);
     const StepPredictor other{predictor.config, predictor.layout, predictor.step, faster};
-    gains.push_back({std::string(resource == Resource::kBusUp           ? "bus"
+    gains.push_back({std::string(resource == Resource::kBusUp           ? "bus_bandwidth"
                                  : resource == Resource::kDeviceUpdates ? "device_bandwidth"
                                                                         : ResourceName(resource)),
                      "twice as fast",

@@ -16,8 +16,11 @@ namespace megatrain {
 // How many units (layers, embedding, head) or layers have a plane at a place.
 struct PlanePlacement {
   std::string plane;  // weights, gradients, optimizer_states, updates, boundaries, activations
-  // device, pinned_host, pageable_host, recomputed, partly_pinned_host (else recomputed); of
-  // updates device, host, bus
+  // device, pinned_host, pageable_host. Of weights that stream pinned_host_once when they cross the
+  // bus once a step, and else for every pass. Of updates device, host, bus. Of activations also
+  // recomputed; device_attention and device_projections, of which the rest is recomputed; and by
+  // micro-batch device_and_pinned_host, partly_pinned_host and partly_device_and_pinned_host, of
+  // which the rest is recomputed.
   std::string place;
   int64_t unit_count = 0;
 };

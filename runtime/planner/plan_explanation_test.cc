@@ -1,6 +1,7 @@
 #include "runtime/planner/plan_explanation.h"
 
 #include <numeric>
+#include <vector>
 
 #include "gtest/gtest.h"
 #include "runtime/config/shapes.h"
@@ -36,6 +37,67 @@ TEST(PlanExplanationTest, EveryUnitIsSomewhere) {
     EXPECT_EQ(UnitsOf(explanation, plane), 28) << plane;
   }
   EXPECT_EQ(explanation.binding_resource, "compute");
+}
+
+// By plane and place.
+int64_t UnitsAt(const PlanExplanation& explanation, const std::string& plane,
+                const std::string& place) {
+  for (const PlanePlacement& placement : explanation.planes) {
+    if (placement.plane == plane && placement.place == place) {
+      return placement.unit_count;
+    }
+  }
+  return 0;
+}
+
+// A plan of two layers and the ends under those options.
+PlanExplanation ExplainOptions(const PipelineOptions& options) {
+  ModelConfig config = ShapeByName("tiny").value();
+  config.layer_count = 2;
+  Plan plan;
+  plan.pipeline = options;
+  plan.pipeline.max_step_tokens = 4096;
+  plan.pipeline.max_micro_batches = 4;
+  plan.pipeline.kept_token_bytes = {0, 1, 2, 3};
+  return ExplainPlan(config, Job(4), {}, plan);
+}
+
+TEST(PlanExplanationTest, TellsWhatStaysOnTheGpuAndWhatOfALayerIsKept) {
+  const PlanExplanation streamed =
+      ExplainOptions({.weight_slot_count = 1,
+                      .keep = {KeepLevel::kNothing, KeepLevel::kAttention, KeepLevel::kProjections,
+                               KeepLevel::kNothing}});
+  EXPECT_EQ(UnitsAt(streamed, "weights", "pinned_host"), 2);
+  EXPECT_EQ(UnitsAt(streamed, "weights", "pinned_host_once"), 2);  // the ends
+  EXPECT_EQ(UnitsAt(streamed, "optimizer_states", "pageable_host"), 4);
+  EXPECT_EQ(UnitsAt(streamed, "updates", "host"), 4);
+  EXPECT_EQ(UnitsAt(streamed, "activations", "device_attention"), 1);
+  EXPECT_EQ(UnitsAt(streamed, "activations", "device_projections"), 1);
+
+  const PlanExplanation resident =
+      ExplainOptions({.weight_slot_count = 2,
+                      .updates = {UpdatePlacement::kDevice, UpdatePlacement::kHost,
+                                  UpdatePlacement::kOverBus, UpdatePlacement::kHost}});
+  EXPECT_EQ(UnitsAt(resident, "weights", "device"), 1);
+  EXPECT_EQ(UnitsAt(resident, "weights", "pinned_host_once"), 3);
+  EXPECT_EQ(UnitsAt(resident, "optimizer_states", "pinned_host"), 3);  // the plane of all
+  EXPECT_EQ(UnitsAt(resident, "updates", "bus"), 1);
+  EXPECT_EQ(UnitsAt(resident, "activations", "recomputed"), 2);
+}
+
+TEST(PlanExplanationTest, TellsWhatLayersKeepByMicroBatch) {
+  PipelineOptions options{.keep = std::vector<KeepLevel>(4, KeepLevel::kAll),
+                          .boundary_on_host = {false, true, false, false},
+                          .kept_on_host = {false, true, true, false}};
+  const auto place = [&](int on_host, int on_device) {
+    options.kept_places = SpreadKeptPlaces(4, on_host, on_device);
+    return ExplainOptions(options);
+  };
+  EXPECT_EQ(UnitsAt(place(4, 0), "activations", "pinned_host"), 2);
+  EXPECT_EQ(UnitsAt(place(1, 0), "activations", "partly_pinned_host"), 2);
+  EXPECT_EQ(UnitsAt(place(2, 2), "activations", "device_and_pinned_host"), 2);
+  EXPECT_EQ(UnitsAt(place(1, 1), "activations", "partly_device_and_pinned_host"), 2);
+  EXPECT_EQ(UnitsAt(place(1, 1), "boundaries", "pinned_host"), 1);
 }
 
 TEST(PlanExplanationTest, AFewTokensHangOnTheBus) {

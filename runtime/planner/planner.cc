@@ -13,6 +13,7 @@
 #include "runtime/hoststore/pinned_arena.h"
 #include "runtime/model/cuda_buffers.h"
 #include "runtime/pipeline/device_memory.h"
+#include "runtime/pipeline/results_layout.h"
 #include "runtime/pipeline/slab_pool.h"
 #include "runtime/planner/backend_memory.h"
 #include "runtime/planner/placement.h"
@@ -29,6 +30,9 @@ constexpr double kMaxActivationBytes = 1e18;
 // Buffers of import and export: pieces of tensors on their way from and to files. A checkpoint is
 // written from the store's own pages and read into them; only its manifest lies here.
 constexpr int64_t kIoBufferBytes = int64_t{16} << 20;
+
+// A kind of device memory; see Plan.
+constexpr char kKeptGradients[] = "kept_gradients";
 
 // Double buffering: one slot is filled or emptied while the other is used.
 constexpr int kDefaultSlotCount = 2;
@@ -145,6 +149,28 @@ PipelineOptions ChooseOnCpu(const ModelConfig& config, const ModelLayout& layout
   return options;
 }
 
+MicroBatchLimits LimitsOf(const JobShape& shape, const TokenCounts& tokens, int64_t rows) {
+  const int64_t row_documents = shape.packing ? tokens.row / kShortestDocument : 1;
+  return {.tokens = rows * tokens.row,
+          .document_tokens = tokens.document,
+          .documents = rows * std::max<int64_t>(row_documents, 1)};
+}
+
+JobMemory JobMemoryOf(const ModelConfig& config, const JobShape& shape, Backend backend,
+                      const MicroBatchLimits& limits) {
+  return MakeJobMemory(
+      config, {.backend = backend, .dtype = shape.compute_dtype, .attention = shape.attention},
+      limits);
+}
+
+// The largest that a plan may choose; its memory is set aside before the choice.
+int64_t MostMicroBatchRows(const JobShape& shape, const TokenCounts& tokens) {
+  constexpr int64_t kMostChosenTokens = 65536;
+  return shape.micro_batch_rows > 0
+             ? tokens.micro_batch_rows
+             : std::clamp<int64_t>(kMostChosenTokens / tokens.row, 1, shape.batch_rows);
+}
+
 // What a pipeline may take.
 struct FreeMemory {
   int64_t device_bytes;
@@ -181,9 +207,10 @@ int64_t Limited(int64_t available_bytes, int64_t limit_bytes) {
 
 // Where the host is short, a GPU can keep gradients that would wait on the host for the norm: the
 // bytes that it takes over, or 0 when it could not help. Of models that are planned for alone: a
-// pipeline's host store has room for all gradients.
-int64_t GradientsForDevice(const MachineProfile& machine, const Plan& plan) {
-  const int64_t lacking = Sum(plan.host) - plan.host_available_bytes;
+// pipeline's host store has room for all gradients. `step_bytes` come to the host beside the items
+// that are there.
+int64_t GradientsForDevice(const MachineProfile& machine, const Plan& plan, int64_t step_bytes) {
+  const int64_t lacking = Sum(plan.host) + step_bytes - plan.host_available_bytes;
   const auto gradients = std::find_if(plan.host.begin(), plan.host.end(),
                                       [](const auto& item) { return item.kind == "gradients"; });
   const bool helps = machine.backend == Backend::kCuda && !plan.trainable && lacking > 0 &&
@@ -196,24 +223,24 @@ void MoveGradients(int64_t size_bytes, Plan& plan) {
     item.size_bytes -= item.kind == "gradients" ? size_bytes : 0;
   }
   if (size_bytes > 0) {
-    plan.device.push_back({"kept_gradients", size_bytes});
+    plan.device.push_back({kKeptGradients, size_bytes});
   }
 }
 
-void AddStash(const ModelLayout& layout, Plan& plan) {
-  const int64_t bytes = PinnedArena::Bytes(MapDeviceMemory(layout, plan.pipeline).host_parts);
-  if (bytes > 0) {
+// What of a step lies on the host: results, tables on their way to a GPU, and activations.
+void AddStepMemory(const DeviceMemoryMap& map, const JobMemory& job, Plan& plan) {
+  plan.host.push_back({"step_tables", map.results.size_bytes + job.host_bytes});
+  if (const int64_t bytes = PinnedArena::Bytes(map.host_parts); bytes > 0) {
     plan.host.push_back({"stashed_activations", bytes});
   }
 }
 
-std::vector<MemoryItem> DeviceItems(const ModelLayout& layout, const PipelineOptions& options) {
-  const DeviceBytes device = MapDeviceMemory(layout, options).bytes;
-  return {{"weights", device.weights},
-          {"gradients", device.gradients},
-          {"states", device.states},
-          {"activations", device.activations},
-          {"workspace", device.workspace}};
+std::vector<MemoryItem> DeviceItems(const DeviceBytes& arena, const JobMemory& job) {
+  return {{"weights", arena.weights},
+          {"gradients", arena.gradients},
+          {"states", arena.states},
+          {"activations", arena.activations},
+          {"workspace", arena.workspace + job.device_bytes}};
 }
 
 // Fills in the pipeline and its cut of a step.
@@ -224,15 +251,55 @@ void Choose(const ModelConfig& config, const JobShape& shape, const TokenCounts&
   plan.micro_batch_rows = placement.micro_batch_rows;
   plan.predicted = placement.predicted;
   plan.step = {.rows = shape.batch_rows, .row_tokens = tokens.row};
-  const int64_t row_documents = shape.packing ? tokens.row / kShortestDocument : 1;
-  plan.limits = {.tokens = plan.pipeline.max_micro_batch_tokens,
-                 .document_tokens = tokens.document,
-                 .documents = plan.micro_batch_rows * std::max<int64_t>(row_documents, 1)};
+  plan.limits = LimitsOf(shape, tokens, plan.micro_batch_rows);
 }
 
 absl::Status CheckTrainableOn(Backend backend, const ModelConfig& config) {
   const absl::Status status = CheckTrainable(config);
   return status.ok() && backend == Backend::kCuda ? CheckCudaTrainable(config) : status;
+}
+
+struct GpuPlanning {
+  const ModelConfig& config;
+  const ModelLayout& layout;
+  const JobShape& shape;
+  const MachineProfile& machine;
+  const TokenCounts& tokens;
+  bool smallest;
+};
+
+// Fills in what lies on the GPU, and on the host beside the items that are there already.
+void PlanOnGpu(const GpuPlanning& job, Plan& plan) {
+  const auto memory_of = [&](int64_t rows) {
+    return JobMemoryOf(job.config, job.shape, Backend::kCuda,
+                       LimitsOf(job.shape, job.tokens, rows));
+  };
+  const int64_t results_bytes =
+      ResultsLayout(job.layout, static_cast<int>(job.shape.batch_rows)).size_bytes() +
+      kDeviceAlignmentBytes;
+  const JobMemory most = memory_of(MostMicroBatchRows(job.shape, job.tokens));
+  const int64_t step_bytes = most.host_bytes + results_bytes;
+  const int64_t gradients = GradientsForDevice(job.machine, plan, step_bytes);
+  const int64_t host_bytes = Sum(plan.host) + step_bytes - gradients;
+  const FreeMemory free = {
+      .device_bytes = plan.device_available_bytes - gradients - most.device_bytes,
+      .host_bytes = std::max<int64_t>(plan.host_available_bytes - host_bytes, 0)};
+  const bool through_slabs = job.shape.pin == PinMode::kSlabs;
+  Choose(job.config, job.shape, job.tokens,
+         ChooseOnGpu(job.config, job.layout, job.shape,
+                     through_slabs ? ThroughSlabs(job.machine.speeds) : job.machine.speeds,
+                     job.tokens, free, job.smallest),
+         plan);
+  const DeviceMemoryMap map = MapDeviceMemory(job.layout, plan.pipeline);
+  const JobMemory actual = memory_of(plan.micro_batch_rows);
+  plan.device = DeviceItems(map.bytes, actual);
+  MoveGradients(gradients, plan);
+  AddStepMemory(map, actual, plan);
+  for (const DeviceState& state : map.states) {
+    const int64_t moments = state.moment1.size_bytes + state.moment2.size_bytes;
+    const int64_t weights = 2 * state.lo.size_bytes;  // both halves
+    plan.device_state_bytes += moments + weights;
+  }
 }
 
 // Everything but the verdict's words; with `smallest`, only whether it fits is of use.
@@ -250,23 +317,14 @@ Plan PlanMemory(const ModelConfig& config, const JobShape& shape, const MachineP
            {.pipeline = ChooseOnCpu(config, layout, shape, tokens),
             .micro_batch_rows = tokens.micro_batch_rows},
            plan);
-    plan.device = DeviceItems(layout, plan.pipeline);
+    const DeviceMemoryMap map = MapDeviceMemory(layout, plan.pipeline);
+    plan.device = DeviceItems(map.bytes, /*job=*/{});
     plan.host.push_back({"device_arena", Sum(plan.device)});
+    AddStepMemory(map, /*job=*/{}, plan);
     plan.device_available_bytes = Limited(plan.host_available_bytes, shape.device_limit_bytes);
   } else {
-    plan.device_available_bytes = Limited(machine.device_memory_bytes, shape.device_limit_bytes);
-    const int64_t gradients = GradientsForDevice(machine, plan);
-    Choose(config, shape, tokens,
-           ChooseOnGpu(
-               config, layout, shape,
-               shape.pin == PinMode::kSlabs ? ThroughSlabs(machine.speeds) : machine.speeds, tokens,
-               {plan.device_available_bytes - gradients,
-                std::max<int64_t>(plan.host_available_bytes - Sum(plan.host) + gradients, 0)},
-               smallest),
-           plan);
-    plan.device = DeviceItems(layout, plan.pipeline);
-    MoveGradients(gradients, plan);
-    AddStash(layout, plan);
+    plan.device_available_bytes = UsableDeviceBytes(machine, shape.device_limit_bytes);
+    PlanOnGpu({config, layout, shape, machine, tokens, smallest}, plan);
   }
   plan.host_bytes = Sum(plan.host);
   plan.device_bytes = Sum(plan.device);
@@ -345,10 +403,16 @@ std::string ListItems(const std::vector<MemoryItem>& items) {
 std::string FitVerdict(const ModelConfig& config, const JobShape& shape,
                        const MachineProfile& machine, const Plan& plan) {
   if (plan.fits) {
-    return absl::StrCat("fits: needs ", FormatBytes(plan.host_bytes), " of ",
-                        FormatBytes(plan.host_available_bytes), " host memory and ",
-                        FormatBytes(plan.device_bytes), " of ",
-                        FormatBytes(plan.device_available_bytes), " device memory");
+    const int64_t kept_bytes =
+        plan.device.back().kind == kKeptGradients ? plan.device.back().size_bytes : 0;
+    return absl::StrCat(
+        "fits: needs ", FormatBytes(plan.host_bytes), " of ",
+        FormatBytes(plan.host_available_bytes), " host memory and ", FormatBytes(plan.device_bytes),
+        " of ", FormatBytes(plan.device_available_bytes), " device memory",
+        kept_bytes > 0
+            ? absl::StrCat("; for lack of host memory the GPU keeps ", FormatBytes(kept_bytes),
+                           " of gradients until the norm is known, which the engine does not yet")
+            : "");
   }
   const bool host_is_short = plan.host_bytes > plan.host_available_bytes;
   const std::string limit =

@@ -48,9 +48,10 @@ struct MemoryItem {
 };
 
 // Sizes are upper bounds. Host kinds: weights_hi, weights_lo, adam_m, adam_v, gradients, libraries,
-// io_buffers, data, stashed_activations, pinned_slabs where copies go through them or may have to,
-// and on the CPU backend device_arena, which is the sum of `device`. Device kinds: weights,
-// gradients, states, activations, workspace, and kept_gradients for a host that is short.
+// io_buffers, data, step_tables, stashed_activations, pinned_slabs where copies go through them or
+// may have to, and on the CPU backend device_arena, which is the sum of `device`. Device kinds:
+// weights, gradients, states, activations, workspace, and of models that cannot be trained yet
+// kept_gradients, for a host that is short.
 struct Plan {
   bool fits = false;
   bool trainable = false;  // false: can be planned but not trained yet
@@ -69,6 +70,8 @@ struct Plan {
   PipelineOptions pipeline;
   int64_t micro_batch_rows = 0;
   MicroBatchLimits limits = {};
+
+  int64_t device_state_bytes = 0;  // that a GPU alone has up to date: copied back for a checkpoint
 
   StepRows step;
   SimulatedStep predicted;  // on a GPU; 0 seconds: not known

@@ -171,6 +171,7 @@ TEST(PlannerTest, A120bMixtureFitsWhenGradientsMayStayOnTheGpu) {
   EXPECT_LE(plan.device_bytes, plan.device_available_bytes);
   EXPECT_FALSE(plan.trainable);
   EXPECT_NE(plan.verdict.find("cannot be trained yet"), std::string::npos) << plan.verdict;
+  EXPECT_NE(plan.verdict.find("which the engine does not yet"), std::string::npos) << plan.verdict;
   EXPECT_NEAR(static_cast<double>(plan.active_parameter_count) / 1e9, 5.7, 0.1);
 
   MachineProfile half = LargeHost();
@@ -247,6 +248,22 @@ TEST(PlannerTest, LimitsOfTheJobCount) {
   const Plan device = PlanJob(config, shape, SmallHost(20 * kGibibyte));
   EXPECT_FALSE(device.fits);
   EXPECT_NE(device.verdict.find("device memory"), std::string::npos) << device.verdict;
+}
+
+// The engine's context and libraries are within the job's limit too.
+TEST(PlannerTest, ALimitOnAGpuCountsWhatIsNotThePlans) {
+  const ModelConfig config = Parse(SmolLm2Json());
+  MachineProfile machine = LargeHost();
+  machine.device_overhead_bytes = 2 * kGibibyte;
+  JobShape shape = Bfloat16Job(8, 1);
+  shape.device_limit_bytes = 24 * kGibibyte;
+  EXPECT_EQ(PlanJob(config, shape, machine).device_available_bytes, 22 * kGibibyte);
+  shape.device_limit_bytes = kGibibyte;
+  const Plan plan = PlanJob(config, shape, machine);
+  EXPECT_EQ(plan.device_available_bytes, 0);
+  EXPECT_FALSE(plan.fits);
+  shape.device_limit_bytes = 0;
+  EXPECT_EQ(PlanJob(config, shape, machine).device_available_bytes, 139 * kGibibyte);
 }
 
 TEST(PlannerTest, AbsurdCountsDoNotFitAndDoNotCrash) {

@@ -12,6 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/benchmark/random_model.h"
+#include "runtime/checkpoint/disk_speed.h"
 #include "runtime/optimizer/adamw_measurement.h"
 #include "runtime/optimizer/memory_bandwidth.h"
 #include "runtime/planner/planner.h"
@@ -34,6 +35,11 @@ constexpr absl::Duration kCopyTime = absl::Milliseconds(50);
 constexpr int64_t kBytesOfThread = 96 * kMebibyte;
 constexpr int64_t kMostMemoryBytes = 2048 * kMebibyte;
 constexpr absl::Duration kHostTime = absl::Milliseconds(150);
+
+// More than a disk's cache takes; for processors, whose jobs are small, less.
+constexpr int64_t kDiskBytes = 1024 * kMebibyte;
+constexpr int64_t kDiskBytesForProcessors = 32 * kMebibyte;
+constexpr absl::Duration kDiskTime = absl::Seconds(2);
 
 constexpr int kHostStateBytes = 24;  // AdamW's, of a parameter, with two more of a bf16 gradient
 constexpr int kGradientBytes = 2;
@@ -253,7 +259,6 @@ std::string ProcessorName() {
 
 absl::Status Save(const Machine& machine, const std::string& path, FileSystem& files) {
   const std::string folder = std::filesystem::path(path).parent_path().string();
-  MT_RETURN_IF_ERROR(files.MakeFolders(folder));
   const std::string partial = path + ".partial";
   MT_ASSIGN_OR_RETURN(const std::unique_ptr<WritableFile> file,
                       files.OpenForWriting(partial, /*append=*/false));
@@ -290,12 +295,17 @@ absl::StatusOr<Machine> KnowMachine(const std::string& path, int threads, Comput
       absl::StrCat(backend.DeviceName(), "; ", ProcessorName(), ", ", threads, " threads");
   if (const absl::StatusOr<std::string> text = files.ReadFile(path, kMostFileBytes); text.ok()) {
     absl::StatusOr<Machine> kept = ParseMachine(*text);
-    if (kept.ok() && kept->name == name) {
+    if (kept.ok() && kept->name == name && kept->profile.disk_write_bytes_per_second > 0) {
       return kept;
     }
   }
   Machine machine{.name = name, .profile = {.backend = backend.kind()}};
   MT_ASSIGN_OR_RETURN(machine.profile.speeds, MeasureMachine(backend, threads, clock));
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  MT_RETURN_IF_ERROR(files.MakeFolders(folder));
+  const int64_t disk_bytes = backend.kind() == Backend::kCpu ? kDiskBytesForProcessors : kDiskBytes;
+  MT_ASSIGN_OR_RETURN(machine.profile.disk_write_bytes_per_second,
+                      MeasureDiskWrite(folder, disk_bytes, kDiskTime, files, clock));
   MT_RETURN_IF_ERROR(Save(machine, path, files));
   return machine;
 }

@@ -19,8 +19,8 @@ namespace megatrain {
 absl::StatusOr<MachineSpeeds> MeasureMachine(ComputeBackend& backend, int threads, Clock& clock);
 
 // What the file at `path` keeps of this machine, by the names of device and processor and by
-// `threads`; measured, and kept there, when it keeps nothing that is right. Sizes of memory, which
-// come and go, are not filled in.
+// `threads`; measured, and kept there, when it keeps nothing that is right: the disk is that of the
+// file's folder. Sizes of memory, which come and go, are not filled in.
 absl::StatusOr<Machine> KnowMachine(const std::string& path, int threads, ComputeBackend& backend,
                                     FileSystem& files, Clock& clock);
 

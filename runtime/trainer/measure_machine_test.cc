@@ -27,6 +27,7 @@ TEST(MeasureMachineTest, MeasuresOnceAndKeepsIt) {
     EXPECT_LT(bytes, 1e13);
   }
   EXPECT_GT(speeds.host_updates, 1e6);
+  EXPECT_GT(first->profile.disk_write_bytes_per_second, 0);
   // Times differ from run to run in their last digits: equal ones were read.
   const absl::StatusOr<Machine> second = KnowMachine(path, 1, *backend, files, clock);
   ASSERT_TRUE(second.ok()) << second.status();

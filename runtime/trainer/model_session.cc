@@ -13,7 +13,9 @@
 namespace megatrain {
 namespace {
 
-constexpr int64_t kMeasuredBytes = int64_t{64} << 20;
+// Copies are at line rate from here on; no more than a plan counts for buffers of files, which are
+// not there at the time.
+constexpr int64_t kMeasuredBytes = int64_t{16} << 20;
 
 // In the order in which they are worth their pages; moments come last.
 std::vector<HostStore::Plane> CrossingPlanes(const PipelineOptions& options, int unit_count) {

@@ -125,7 +125,8 @@ absl::StatusOr<Plan> Trainer::PlanOf(const TrainJob& job, const JobInputs& input
       .backend = parts_.backend.kind(),
       .host_available_bytes = free.available_bytes + held.resident_bytes,
       .device_memory_bytes =
-          PipelineDeviceBytes(device.total_bytes, device.free_bytes, job.device_limit_bytes),
+          PipelineDeviceBytes(device.total_bytes, device.free_bytes, /*limit_bytes=*/0),
+      .device_overhead_bytes = DeviceOverheadBytes(device.total_bytes, device.free_bytes),
       .engine_baseline_bytes = std::max(baseline_bytes_, held.resident_bytes),
       .speeds = parts_.speeds};
   const JobShape shape{

@@ -104,11 +104,14 @@ absl::StatusOr<std::unique_ptr<grpc::Server>> Listen(const std::string& socket,
   return server;
 }
 
-// Of a GPU, what a job's pipeline may take once libraries are loaded; 0 where the device is the
-// host.
-absl::StatusOr<int64_t> DeviceMemoryBytes(ComputeBackend& backend) {
+// Of a GPU, what a job's pipeline may take once libraries are loaded, and what it may not; 0 where
+// the device is the host.
+absl::Status ReadDeviceMemory(ComputeBackend& backend, MachineProfile& profile) {
   MT_ASSIGN_OR_RETURN(const ComputeBackend::DeviceMemory memory, backend.ReadDeviceMemory());
-  return PipelineDeviceBytes(memory.total_bytes, memory.free_bytes, /*limit_bytes=*/0);
+  profile.device_memory_bytes =
+      PipelineDeviceBytes(memory.total_bytes, memory.free_bytes, /*limit_bytes=*/0);
+  profile.device_overhead_bytes = DeviceOverheadBytes(memory.total_bytes, memory.free_bytes);
+  return absl::OkStatus();
 }
 
 // Measured once and kept; without a folder for it, without a name and with an H200's speeds.
@@ -133,14 +136,14 @@ absl::Status Serve(const Flags& flags, const BackendFactories& factories, const 
       const std::unique_ptr<ComputeBackend> backend,
       factories.at(flags.backend)(
           {.compute_threads = threads, .machine_folder = flags.machine_folder, .files = files}));
-  MT_ASSIGN_OR_RETURN(const Machine machine,
+  MT_ASSIGN_OR_RETURN(Machine machine,
                       KnowThisMachine(flags, threads, *backend, files, clock));
   Trainer trainer({*backend, files, clock, machine.profile.speeds}, threads);
   MT_RETURN_IF_ERROR(trainer.WarmUp());
-  MT_ASSIGN_OR_RETURN(const int64_t device_memory_bytes, DeviceMemoryBytes(*backend));
+  MT_RETURN_IF_ERROR(ReadDeviceMemory(*backend, machine.profile));
   EngineService service({.backend = flags.backend,
                          .baseline_bytes = trainer.baseline_bytes(),
-                         .device_memory_bytes = device_memory_bytes,
+                         .device_memory_bytes = machine.profile.device_memory_bytes,
                          .machine_profile_json = machine.name.empty() ? "" : ToJson(machine)},
                         trainer, clock);
   MT_ASSIGN_OR_RETURN(const std::unique_ptr<grpc::Server> server, Listen(flags.socket, service));

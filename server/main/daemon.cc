@@ -296,6 +296,8 @@ absl::StatusOr<MachineProfile> Daemon::Parts::Machine() const {
   if (const std::string& json = state.engine.machine_profile_json(); !json.empty()) {
     MT_ASSIGN_OR_RETURN(const megatrain::Machine measured, ParseMachine(json));
     machine.speeds = measured.profile.speeds;
+    machine.device_overhead_bytes = measured.profile.device_overhead_bytes;
+    machine.disk_write_bytes_per_second = measured.profile.disk_write_bytes_per_second;
   }
   machine.backend = config.backend == "cpu" ? Backend::kCpu : Backend::kCuda;
   machine.engine_baseline_bytes = state.engine.baseline_bytes();

@@ -6,9 +6,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/checkpoint/save_prediction.h"
 #include "runtime/checkpoint/state_files.h"
 #include "runtime/checkpoint/write_checkpoint.h"
 #include "runtime/config/model_layout.h"
+#include "runtime/planner/operation_costs.h"
 #include "runtime/planner/plan_explanation.h"
 #include "runtime/planner/planner.h"
 #include "server/errors/errors.h"
@@ -56,8 +58,20 @@ void FitLength(int64_t asked, const ModelConfig& config, v1::TrainOptions& train
   }
 }
 
-int64_t CheckpointBytes(const ModelConfig& config) {
-  return CheckpointBytesOnDisk(UnitElements(MakeModelLayout(config)));
+void AddCheckpoint(const ModelConfig& config, const MachineProfile& machine,
+                   const megatrain::Plan& planned, v1::Plan& plan) {
+  const SaveLoad load{
+      .checkpoint_bytes = CheckpointBytesOnDisk(UnitElements(PlanningLayout(config))),
+      .device_state_bytes = planned.device_state_bytes,
+      .disk_bytes_per_second = static_cast<double>(machine.disk_write_bytes_per_second),
+      .bus_bytes_per_second = machine.speeds.bus_down_bytes,
+      .drain_seconds = planned.predicted.busy_seconds[static_cast<size_t>(Resource::kHostUpdates)]};
+  plan.set_checkpoint_bytes(load.checkpoint_bytes);
+  if (load.disk_bytes_per_second > 0) {
+    plan.set_checkpoint_seconds(static_cast<double>(load.checkpoint_bytes) /
+                                load.disk_bytes_per_second);
+    plan.set_checkpoint_stall_seconds(PredictSaveStallSeconds(load));
+  }
 }
 
 std::vector<FieldViolation> CheckLength(const v1::TrainingSpec& spec, const ModelConfig& config) {
@@ -94,9 +108,10 @@ absl::StatusOr<v1::Plan> JobAdmission::Admit(v1::TrainingSpec& spec,
   MT_ASSIGN_OR_RETURN(const MachineProfile machine, parts_.machine());
   JobShape shape = JobShapeOf(spec);
   shape.row_count = dataset.row_count();
-  v1::Plan plan = PlanToProto(PlanJob(config, shape, machine));
+  const megatrain::Plan planned = PlanJob(config, shape, machine);
+  v1::Plan plan = PlanToProto(planned);
   plan.set_step_count(spec.train().steps());
-  plan.set_checkpoint_bytes(CheckpointBytes(config));
+  AddCheckpoint(config, machine, planned, plan);
   MT_RETURN_IF_ERROR(CheckPlan(plan, model.name()));
   MT_RETURN_IF_ERROR(CheckRoom(spec.checkpoint(), plan.checkpoint_bytes()));
   return plan;
@@ -127,6 +142,7 @@ absl::StatusOr<v1::Plan> JobAdmission::Plan(v1::TrainingSpec spec,
   const megatrain::Plan plan = PlanJob(config, shape, machine.profile);
   v1::Plan result = PlanToProto(plan);
   ExplanationToProto(ExplainPlan(config, shape, machine.profile, plan), result);
+  AddCheckpoint(config, machine.profile, plan, result);
   result.set_machine(machine.name);
   result.set_step_count(spec.train().steps());
   return result;
