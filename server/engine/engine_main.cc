@@ -136,8 +136,7 @@ absl::Status Serve(const Flags& flags, const BackendFactories& factories, const 
       const std::unique_ptr<ComputeBackend> backend,
       factories.at(flags.backend)(
           {.compute_threads = threads, .machine_folder = flags.machine_folder, .files = files}));
-  MT_ASSIGN_OR_RETURN(Machine machine,
-                      KnowThisMachine(flags, threads, *backend, files, clock));
+  MT_ASSIGN_OR_RETURN(Machine machine, KnowThisMachine(flags, threads, *backend, files, clock));
   Trainer trainer({*backend, files, clock, machine.profile.speeds}, threads);
   MT_RETURN_IF_ERROR(trainer.WarmUp());
   MT_RETURN_IF_ERROR(ReadDeviceMemory(*backend, machine.profile));
