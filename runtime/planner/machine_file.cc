@@ -23,6 +23,10 @@ struct Speed {
   double MachineSpeeds::* value;
 };
 
+// Times of steps stay finite numbers within these.
+constexpr double kLeastSpeed = 1e6;
+constexpr double kHighestSpeed = 1e18;
+
 constexpr std::array<Speed, 9> kSpeeds = {{
     {"matmul_flops", &MachineSpeeds::matmul_flops},
     {"float32_flops", &MachineSpeeds::float32_flops},
@@ -67,6 +71,13 @@ absl::StatusOr<MachineSpeeds> ParseSpeeds(const nlohmann::json& object) {
     speeds.*speed.value = fields.Positive(speed.key);
   }
   MT_RETURN_IF_ERROR(fields.status());
+  for (const Speed& speed : kSpeeds) {
+    if (speeds.*speed.value < kLeastSpeed || speeds.*speed.value > kHighestSpeed) {
+      return absl::InvalidArgumentError(absl::StrCat("machine: speeds.", speed.key, " is ",
+                                                     speeds.*speed.value, ", which is not from ",
+                                                     kLeastSpeed, " to ", kHighestSpeed));
+    }
+  }
   MT_RETURN_IF_ERROR(CheckKeys(object, std::move(known), "speeds."));
   return speeds;
 }

@@ -47,6 +47,10 @@ TEST(MachineFileTest, WhatIsWrongIsNamed) {
   EXPECT_NE(Refusal(replaced("\"cuda\"", "\"rocm\"")).find("backend"), std::string::npos);
   EXPECT_NE(Refusal(replaced("\"host_updates\": 4", "\"host_updates\": -4")).find("host_updates"),
             std::string::npos);
+  // With such speeds a step would have no time.
+  EXPECT_NE(Refusal(replaced("\"host_updates\": 4", "\"host_updates\": 1e-300, \"x\": 4"))
+                .find("speeds.host_updates is 1e-300"),
+            std::string::npos);
   EXPECT_NE(std::string(MachineByName("pdp-11").status().message()).find("h200-1536g"),
             std::string::npos);
 }

@@ -269,6 +269,23 @@ absl::Status Save(const Machine& machine, const std::string& path, FileSystem& f
   return files.SyncFolder(folder);
 }
 
+absl::StatusOr<Machine> ReadKept(const std::string& path, FileSystem& files) {
+  MT_ASSIGN_OR_RETURN(const std::string text, files.ReadFile(path, kMostFileBytes));
+  return ParseMachine(text);
+}
+
+// 0, which is measured again at the next start, where the disk takes nothing now.
+absl::Status AddDiskSpeed(const std::string& path, FileSystem& files, Clock& clock,
+                          MachineProfile& profile) {
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  MT_RETURN_IF_ERROR(files.MakeFolders(folder));
+  const int64_t size_bytes =
+      profile.backend == Backend::kCpu ? kDiskBytesForProcessors : kDiskBytes;
+  profile.disk_write_bytes_per_second =
+      MeasureDiskWrite(folder, size_bytes, kDiskTime, files, clock).value_or(0);
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<MachineSpeeds> MeasureMachine(ComputeBackend& backend, int threads, Clock& clock) {
@@ -293,20 +310,17 @@ absl::StatusOr<Machine> KnowMachine(const std::string& path, int threads, Comput
                                     FileSystem& files, Clock& clock) {
   const std::string name =
       absl::StrCat(backend.DeviceName(), "; ", ProcessorName(), ", ", threads, " threads");
-  if (const absl::StatusOr<std::string> text = files.ReadFile(path, kMostFileBytes); text.ok()) {
-    absl::StatusOr<Machine> kept = ParseMachine(*text);
-    if (kept.ok() && kept->name == name && kept->profile.disk_write_bytes_per_second > 0) {
-      return kept;
-    }
-  }
   Machine machine{.name = name, .profile = {.backend = backend.kind()}};
-  MT_ASSIGN_OR_RETURN(machine.profile.speeds, MeasureMachine(backend, threads, clock));
-  const std::string folder = std::filesystem::path(path).parent_path().string();
-  MT_RETURN_IF_ERROR(files.MakeFolders(folder));
-  const int64_t disk_bytes = backend.kind() == Backend::kCpu ? kDiskBytesForProcessors : kDiskBytes;
-  MT_ASSIGN_OR_RETURN(machine.profile.disk_write_bytes_per_second,
-                      MeasureDiskWrite(folder, disk_bytes, kDiskTime, files, clock));
-  MT_RETURN_IF_ERROR(Save(machine, path, files));
+  if (absl::StatusOr<Machine> kept = ReadKept(path, files); kept.ok() && kept->name == name) {
+    machine = *std::move(kept);
+  } else {
+    MT_ASSIGN_OR_RETURN(machine.profile.speeds, MeasureMachine(backend, threads, clock));
+  }
+  if (machine.profile.disk_write_bytes_per_second == 0) {
+    MT_RETURN_IF_ERROR(AddDiskSpeed(path, files, clock, machine.profile));
+    // A disk that takes no file now holds up no engine: only predictions need what is kept here.
+    Save(machine, path, files).IgnoreError();
+  }
   return machine;
 }
 

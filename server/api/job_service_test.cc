@@ -67,7 +67,7 @@ TEST_F(JobServiceTest, RefusesByNameAndNumber) {
   request = Request("a");
   request.mutable_spec()->mutable_train()->set_max_sequence_length(8192);
   EXPECT_THAT(std::string(Create(request).message()), HasSubstr("max_sequence_length"));
-  machine_.host_available_bytes = int64_t{100} << 20;
+  machine_.host_available_bytes = int64_t{10} << 20;
   const absl::Status too_large = Create(Request("a"));
   EXPECT_EQ(too_large.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(ReasonOf(too_large), "HOST_MEMORY_EXCEEDED");

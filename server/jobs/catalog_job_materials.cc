@@ -98,8 +98,9 @@ void CatalogJobMaterials::Publish(const v1::Job& job, PublishedCallback done) {
 
 void CatalogJobMaterials::Discard(const v1::Job& job) {
   executor_.Run([this, folder = OutputFolder(job)] {
-    // What stays is found by its name; the disk's own error shows at the next write.
+    // What stays is removed at the next start; the disk's own error shows at the next write.
     parts_.disk.RemoveTree(folder).IgnoreError();
+    parts_.disk.RemoveTree(folder + ".partial").IgnoreError();  // an export that was cut off
   });
 }
 

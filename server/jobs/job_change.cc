@@ -27,7 +27,12 @@ void JobChange::SetPhase(const std::string& phase, absl::Time now) {
 
 void JobChange::SetStarted(const engine::v1::Started& started, absl::Time now) {
   record_.job.set_planned_step_count(started.planned_step_count());
+  const v1::Plan admitted = record_.job.plan();
   *record_.job.mutable_plan() = started.plan();
+  // The daemon's own: an engine plans no checkpoints.
+  record_.job.mutable_plan()->set_checkpoint_bytes(admitted.checkpoint_bytes());
+  record_.job.mutable_plan()->set_checkpoint_seconds(admitted.checkpoint_seconds());
+  record_.job.mutable_plan()->set_checkpoint_stall_seconds(admitted.checkpoint_stall_seconds());
   *record_.job.mutable_update_time() = TimestampOf(now);
   changed_ = true;
 }

@@ -45,6 +45,8 @@ class RecordingObserver final : public JobObserver {
 
 class JobControllerTest : public ::testing::Test {
  protected:
+  static constexpr int64_t kPlannedCheckpointBytes = 1000;
+
   void SetUp() override { Restart(); }
 
   // A new daemon over the same store and disk; the engine died with the old one.
@@ -65,6 +67,7 @@ class JobControllerTest : public ::testing::Test {
     job.set_name("jobs/" + id);
     job.set_state(v1::JOB_STATE_QUEUED);
     job.set_attempt(1);
+    job.mutable_plan()->set_checkpoint_bytes(kPlannedCheckpointBytes);
     job.mutable_spec()->set_output("models/" + id);
     job.mutable_spec()->mutable_retry()->set_max_attempts(max_attempts);
     ASSERT_TRUE(store_.Create({"CreateJob", "", ""}, job).ok());

@@ -108,8 +108,9 @@ void JobController::TakePreemption(const std::vector<JobRecord>& jobs, absl::Tim
   if (current_ == nullptr || draining_ || current_->stop_reason != Current::StopReason::kNone) {
     return;
   }
-  const int next =
-      NextJob(jobs, [&](const JobRecord& record) { return IsPostponed(record.job, now); });
+  // One that could not start would not only stop this one: it would stop it again and again.
+  const int next = NextJob(
+      jobs, [&](const JobRecord& record) { return postponed_.contains(record.job.name()); });
   if (next < 0) {
     return;
   }
@@ -148,7 +149,7 @@ void JobController::StopWithState(v1::CheckpointTrigger trigger, absl::Time now)
     current_->stage = Current::Stage::kMustStop;
     return;
   }
-  if (current_->change.job().phase() == kExportingPhase) {
+  if (current_->change.job().phase().starts_with(kExportingPhase)) {  // and how far it is
     current_->stop_reason = Current::StopReason::kNone;
     return;
   }

@@ -34,6 +34,7 @@ TEST_F(JobControllerTest, AJobGoesThroughItsWholeLife) {
   Tick();
   EXPECT_EQ(Get("a").planned_step_count(), 2);
   EXPECT_EQ(Get("a").plan().host_bytes(), ScriptedJobRunner::kEnginePlanBytes);
+  EXPECT_EQ(Get("a").plan().checkpoint_bytes(), kPlannedCheckpointBytes);
   EXPECT_EQ(Get("a").last_step().step(), 1);
   EXPECT_EQ(TimeOf(Get("a").estimated_end_time()), TimeOf(step.end_time()) + absl::Seconds(3));
   FinishRun("a");

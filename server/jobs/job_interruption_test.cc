@@ -98,6 +98,37 @@ TEST_F(JobInterruptionTest, AJobThatWaitsOrIsPreparedIsHeld) {
   TickUntilRunning("b");
 }
 
+TEST_F(JobInterruptionTest, APauseWhoseSaveFailedIsTriedAgainByAPause) {
+  Accept("a");
+  TickUntilRunning("a");
+  Wish("a", JobWish::Kind::kPause);
+  Tick();
+  runner_->save_asked.reset();
+  runner_->EmitCheckpointFailure("DISK_FULL");
+  Tick();
+  EXPECT_EQ(Get("a").phase(), "holding");
+  EXPECT_FALSE(runner_->save_asked.has_value());
+  Wish("a", JobWish::Kind::kPause);
+  Tick();
+  EXPECT_TRUE(runner_->save_asked.has_value());
+}
+
+TEST_F(JobInterruptionTest, OneThatCouldNotStartStopsNobody) {
+  Accept("high", /*max_attempts=*/2, /*priority=*/5);
+  TickUntilRunning("high");
+  runner_->Fail("RESOURCE_EXHAUSTED", "7 GiB of device memory are needed");
+  Tick();
+  Accept("low");
+  TickUntilRunning("low");
+  clock_.Advance(absl::Minutes(1));  // "high" may be tried again when the engine is free
+  Tick();
+  EXPECT_EQ(Get("low").state(), v1::JOB_STATE_RUNNING);
+  FinishRun("low");
+  materials_->Answer();
+  Tick();
+  TickUntilRunning("high");
+}
+
 TEST_F(JobInterruptionTest, APausedJobIsCancelled) {
   Accept("a");
   TickUntilRunning("a");

@@ -83,6 +83,9 @@ absl::Status ApplyWish(const JobWish& wish, JobRecord& record) {
     case JobWish::Kind::kCancel:
       break;
   }
+  if (record.wishes.pause && record.job.phase() == kHoldingPhase) {
+    ++record.wishes.save_count;  // it stops once its state is saved, which is tried again
+  }
   record.wishes.pause = true;
   return absl::OkStatus();
 }
