@@ -170,7 +170,8 @@ TEST(PlanMemoryTest, NoPlanIsBelowWhatItsJobTakes) {
     const int64_t chosen_bytes = HostBytesUnder(plan, MapDeviceMemory(layout, plan.pipeline));
     EXPECT_EQ(chosen_bytes, plan.host_bytes);
     DrawPlacement(random, static_cast<int>(layout.units.size()), plan.pipeline);
-    const int64_t drawn_bytes = HostBytesUnder(plan, MapDeviceMemory(layout, plan.pipeline));
+    [[maybe_unused]] const int64_t drawn_bytes =
+        HostBytesUnder(plan, MapDeviceMemory(layout, plan.pipeline));
     ASSERT_TRUE(ResetPeakResident().ok());
     ASSERT_EQ(RunSteps(job, plan, *backend, clock), absl::OkStatus());
 #ifndef ABSL_HAVE_ADDRESS_SANITIZER  // which has memory of its own

@@ -28,8 +28,9 @@ std::vector<const v1::Checkpoint*> Candidates(
       earlier.push_back(&row);
     }
   }
-  std::stable_sort(earlier.begin(), earlier.end(),
-                   [](const auto* a, const auto* b) { return a->step() > b->step(); });
+  // No two have one step: they are named by it.
+  std::sort(earlier.begin(), earlier.end(),
+            [](const auto* a, const auto* b) { return a->step() > b->step(); });
   candidates.insert(candidates.end(), earlier.begin(), earlier.end());
   return candidates;
 }
