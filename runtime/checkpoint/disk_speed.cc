@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstdlib>
 #include <memory>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/checkpoint/chunk_threads.h"
+#include "runtime/checkpoint/disk_buffer.h"
 #include "runtime/checkpoint/write_checkpoint.h"
 
 namespace megatrain {
@@ -24,8 +24,7 @@ struct Written {
 
 absl::StatusOr<Written> WriteFor(absl::Duration most_time, BlockFile& file, int64_t size_bytes,
                                  const Clock& clock) {
-  const std::unique_ptr<char, decltype(&std::free)> block(
-      static_cast<char*>(std::aligned_alloc(kDiskBlockBytes, kWriteBytes)), &std::free);
+  MT_ASSIGN_OR_RETURN(const DiskBuffer block, MakeDiskBuffer(kWriteBytes));
   std::fill_n(block.get(), kWriteBytes, kFill);
   std::vector<FileChunk> writes;
   for (int64_t offset = 0; offset < size_bytes; offset += kWriteBytes) {

@@ -1,7 +1,6 @@
 #include "runtime/checkpoint/verify_checkpoint.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <memory>
 #include <span>
 #include <string>
@@ -12,6 +11,7 @@
 #include "runtime/base/status_macros.h"
 #include "runtime/checkpoint/chunk_check.h"
 #include "runtime/checkpoint/chunk_threads.h"
+#include "runtime/checkpoint/disk_buffer.h"
 #include "runtime/checkpoint/state_files.h"
 
 namespace megatrain {
@@ -39,15 +39,9 @@ absl::Status VerifyFiles(const Checkpoint& checkpoint, bool (*is_checked)(const 
   for (const FileChunk& chunk : chunks) {
     buffer_bytes = std::max(buffer_bytes, chunk.size_bytes);
   }
-  buffer_bytes = (buffer_bytes + kDiskBlockBytes - 1) / kDiskBlockBytes * kDiskBlockBytes;
-  using Buffer = std::unique_ptr<char, decltype(&std::free)>;
-  std::vector<Buffer> buffers;
-  for (int thread = 0; thread < threads; ++thread) {
-    buffers.emplace_back(static_cast<char*>(std::aligned_alloc(kDiskBlockBytes, buffer_bytes)),
-                         &std::free);
-    if (buffers.back() == nullptr) {
-      return absl::ResourceExhaustedError("no memory to verify a checkpoint with");
-    }
+  std::vector<DiskBuffer> buffers(threads);
+  for (DiskBuffer& buffer : buffers) {
+    MT_ASSIGN_OR_RETURN(buffer, MakeDiskBuffer(buffer_bytes));
   }
   return ForEachChunk(
       chunks, threads,

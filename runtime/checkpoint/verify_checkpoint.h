@@ -8,7 +8,7 @@
 
 namespace megatrain {
 
-// Reads every byte on `threads` threads, at least 1, with a buffer of kCheckpointChunkBytes each.
+// Reads every byte on `threads` threads, at least 1, each with a buffer for a chunk.
 // DATA_LOSS names the file and the bytes that are not what the manifest says. An error of
 // `progress` ends it.
 absl::Status VerifyCheckpoint(const Checkpoint& checkpoint, int threads, FileSystem& files,

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/crc32c.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/base/write_file.h"
 #include "runtime/checkpoint/chunk_threads.h"
 #include "runtime/checkpoint/state_files.h"
 
@@ -129,22 +130,13 @@ class Writer {
     const auto place = std::find_if(manifest_.files.begin(), manifest_.files.end(),
                                     [&](const auto& other) { return other.name > file.name; });
     manifest_.files.insert(place, file);
-    return WriteFile(kTrainingLogName, bytes);
+    return WriteFileDurably(files_, absl::StrCat(temporary_, "/", kTrainingLogName), bytes);
   }
 
   absl::Status WriteManifest() {
     const std::string text = SerializeManifest(manifest_);
     manifest_bytes_ = static_cast<int64_t>(text.size());
-    return WriteFile(kManifestName, text);
-  }
-
-  absl::Status WriteFile(const char* name, const std::string& content) {
-    MT_ASSIGN_OR_RETURN(
-        const std::unique_ptr<WritableFile> file,
-        files_.OpenForWriting(absl::StrCat(temporary_, "/", name), /*append=*/false));
-    MT_RETURN_IF_ERROR(file->Append(content));
-    MT_RETURN_IF_ERROR(file->Sync());
-    return file->Close();
+    return WriteFileDurably(files_, absl::StrCat(temporary_, "/", kManifestName), text);
   }
 
   // Names are exchanged only now that both are durable.

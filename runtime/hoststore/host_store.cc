@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/base/check.h"
+#include "runtime/base/round_up.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/hoststore/populate_pages.h"
 
@@ -25,7 +26,7 @@ int ElementBytes(int plane, const HostStore::Options& options) {
 
 int64_t RoundUpToPage(int64_t bytes) {
   static const int64_t page_bytes = sysconf(_SC_PAGESIZE);
-  return (bytes + page_bytes - 1) / page_bytes * page_bytes;
+  return RoundUp(bytes, page_bytes);
 }
 
 // For each unit the one whose memory it shows.

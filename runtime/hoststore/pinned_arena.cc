@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "runtime/base/round_up.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/hoststore/populate_pages.h"
 
@@ -18,7 +19,7 @@ namespace {
 
 int64_t RoundUpToPage(int64_t size_bytes) {
   static const int64_t page_bytes = sysconf(_SC_PAGESIZE);
-  return (size_bytes + page_bytes - 1) / page_bytes * page_bytes;
+  return RoundUp(size_bytes, page_bytes);
 }
 
 std::vector<PageArena::Part> Parts(std::span<const int64_t> part_bytes) {

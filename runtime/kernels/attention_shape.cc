@@ -5,12 +5,12 @@
 #include <cstddef>
 #include <cstring>
 
+#include "runtime/base/round_up.h"
+
 namespace megatrain {
 namespace {
 
 constexpr int64_t kSectionAlignment = 256;
-
-int64_t RoundUp(int64_t value, int64_t step) { return (value + step - 1) / step * step; }
 
 // Room for `bytes` at the next aligned place after `end`; moves `end` behind it.
 int64_t Section(int64_t bytes, int64_t& end) {

@@ -13,6 +13,7 @@
 #include "nlohmann/json.hpp"
 #include "runtime/base/bounded_json.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/base/write_file.h"
 
 namespace megatrain {
 namespace {
@@ -225,14 +226,7 @@ absl::Status MatmulChoicesFile::Save(const MatmulChoices& choices) {
   const std::string folder =
       std::filesystem::absolute(path_).lexically_normal().parent_path().string();
   MT_RETURN_IF_ERROR(files_.MakeFolders(folder));
-  const std::string partial = path_ + ".partial";
-  MT_ASSIGN_OR_RETURN(const std::unique_ptr<WritableFile> file,
-                      files_.OpenForWriting(partial, /*append=*/false));
-  MT_RETURN_IF_ERROR(file->Append(ToJson(choices, machine_)));
-  MT_RETURN_IF_ERROR(file->Sync());
-  MT_RETURN_IF_ERROR(file->Close());
-  MT_RETURN_IF_ERROR(files_.Rename(partial, path_));
-  return files_.SyncFolder(folder);
+  return ReplaceFile(files_, path_, ToJson(choices, machine_));
 }
 
 absl::StatusOr<MatmulChoices> MatmulChoicesFile::Complete(const std::vector<MatmulSample>& samples,

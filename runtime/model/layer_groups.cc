@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/base/check.h"
+#include "runtime/base/round_up.h"
 #include "runtime/base/status_macros.h"
 
 namespace megatrain {
@@ -15,7 +16,7 @@ namespace {
 constexpr int64_t kAlignmentBytes = 256;
 
 int64_t AlignedBoundaryBytes(int64_t tokens, int64_t token_bytes) {
-  return (tokens * token_bytes + kAlignmentBytes - 1) / kAlignmentBytes * kAlignmentBytes;
+  return RoundUp(tokens * token_bytes, kAlignmentBytes);
 }
 
 class GroupTemplates final : public ModelTemplates {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "runtime/base/check.h"
+#include "runtime/base/round_up.h"
 #include "runtime/device/device_math.h"
 #include "runtime/pipeline/results_layout.h"
 
@@ -12,10 +13,6 @@ namespace {
 
 constexpr int64_t kFloatBytes = 4;
 constexpr int64_t kHalfBytes = 2;  // of either half of a master weight
-
-int64_t RoundUp(int64_t value, int64_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
-}
 
 // Hands out regions one after another.
 class Cursor {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "runtime/base/round_up.h"
 #include "runtime/base/status_macros.h"
 
 namespace megatrain {
@@ -10,18 +11,23 @@ namespace {
 constexpr std::array kCopying = {StreamKind::kHostToDevice, StreamKind::kDeviceToHost,
                                  StreamKind::kStateUp, StreamKind::kStateDown};
 
+// Copies of so much run at line rate; less where no unit has a plane as large.
+constexpr int64_t kSlabBytes = int64_t{16} << 20;
+
+// Of a lane: they keep up with a bus of PCIe's fifth generation.
+constexpr int kMostThreads = 4;
+
 // So that every slab begins on a page.
 constexpr int64_t kAlignmentBytes = 4096;
 
 constexpr int64_t kLargestElementBytes = 4;
 
-}  // namespace
-
-int64_t SlabPool::SlabBytes(const ModelLayout& layout) {
+int64_t SlabBytes(const ModelLayout& layout) {
   const int64_t plane_bytes = layout.LargestUnitElements() * kLargestElementBytes;
-  return std::min(kSlabBytes,
-                  (plane_bytes + kAlignmentBytes - 1) / kAlignmentBytes * kAlignmentBytes);
+  return std::min(kSlabBytes, RoundUp(plane_bytes, kAlignmentBytes));
 }
+
+}  // namespace
 
 int64_t SlabPool::Bytes(const ModelLayout& layout) {
   return static_cast<int64_t>(kCopying.size()) * SlabLane::kSlabCount * SlabBytes(layout);
@@ -31,10 +37,15 @@ absl::StatusOr<std::unique_ptr<SlabPool>> SlabPool::Create(Device& device,
                                                            const ModelLayout& layout, int threads) {
   std::unique_ptr<SlabPool> pool(new SlabPool());
   for (const StreamKind stream : kCopying) {
-    MT_ASSIGN_OR_RETURN(pool->lanes_[static_cast<int>(stream)],
-                        SlabLane::Create(device, SlabBytes(layout), std::min(threads, kThreads)));
+    MT_ASSIGN_OR_RETURN(pool->lanes_[static_cast<int>(stream)], MakeLane(device, layout, threads));
   }
   return pool;
+}
+
+absl::StatusOr<std::unique_ptr<SlabLane>> SlabPool::MakeLane(Device& device,
+                                                             const ModelLayout& layout,
+                                                             int threads) {
+  return SlabLane::Create(device, SlabBytes(layout), std::min(threads, kMostThreads));
 }
 
 }  // namespace megatrain

@@ -16,21 +16,17 @@ namespace megatrain {
 // Slabs for each of a pipeline's streams that copies between host and device.
 class SlabPool {
  public:
-  // Copies of so much run at line rate; less where no unit has a plane as large.
-  static constexpr int64_t kSlabBytes = int64_t{16} << 20;
-
-  // Each lane with at most so many threads: they keep up with a bus of PCIe's fifth generation.
-  static constexpr int kThreads = 4;
-
-  // RESOURCE_EXHAUSTED when the device's host memory has no room.
+  // Each lane with at most `threads` threads. RESOURCE_EXHAUSTED when the device's host memory has
+  // no room.
   static absl::StatusOr<std::unique_ptr<SlabPool>> Create(Device& device, const ModelLayout& layout,
                                                           int threads);
 
   // What Create takes.
   static int64_t Bytes(const ModelLayout& layout);
 
-  // Of one slab.
-  static int64_t SlabBytes(const ModelLayout& layout);
+  // One lane alone.
+  static absl::StatusOr<std::unique_ptr<SlabLane>> MakeLane(Device& device,
+                                                            const ModelLayout& layout, int threads);
 
   // Nullptr where the stream copies nothing of the host's.
   SlabLane* lane(StreamKind stream) const { return lanes_[static_cast<int>(stream)].get(); }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "runtime/base/round_up.h"
 #include "runtime/model/cuda_batch_tables.h"
 #include "runtime/model/cuda_buffers.h"
 #include "runtime/model/workspace_size.h"
@@ -51,10 +52,6 @@ BackendMemory CudaMemory(const ModelConfig& config, const ComputeSetting& settin
     memory.kept_token_bytes[level] = CudaKeptTokenBytes(shape(1), static_cast<KeepLevel>(level));
   }
   return memory;
-}
-
-int64_t RoundUp(int64_t size_bytes, int64_t step_bytes) {
-  return (size_bytes + step_bytes - 1) / step_bytes * step_bytes;
 }
 
 }  // namespace

@@ -16,7 +16,8 @@ namespace megatrain {
 namespace {
 
 // What micro-batches aim at when the job leaves them free; smaller ones only make products slower.
-constexpr std::array<int64_t, 7> kMicroBatchTokens = {65536, 32768, 16384, 8192, 4096, 2048, 1024};
+constexpr std::array<int64_t, 7> kMicroBatchTokens = {
+    kMostMicroBatchTokens, 32768, 16384, 8192, 4096, 2048, 1024};
 
 // In layer-major order larger ones gain nothing on any GPU that was measured: weights cross the bus
 // once a pass anyway. In the other order each reads and writes all gradients once more: a 1.5B on

@@ -17,6 +17,9 @@
 
 namespace megatrain {
 
+// Of what ChoosePlacement chooses by itself.
+inline constexpr int64_t kMostMicroBatchTokens = 65536;
+
 // What is to be placed, and what is not to be chosen.
 struct PlacementRequest {
   StepRows step;

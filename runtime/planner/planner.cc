@@ -165,10 +165,9 @@ JobMemory JobMemoryOf(const ModelConfig& config, const JobShape& shape, Backend 
 
 // The largest that a plan may choose; its memory is set aside before the choice.
 int64_t MostMicroBatchRows(const JobShape& shape, const TokenCounts& tokens) {
-  constexpr int64_t kMostChosenTokens = 65536;
   return shape.micro_batch_rows > 0
              ? tokens.micro_batch_rows
-             : std::clamp<int64_t>(kMostChosenTokens / tokens.row, 1, shape.batch_rows);
+             : std::clamp<int64_t>(kMostMicroBatchTokens / tokens.row, 1, shape.batch_rows);
 }
 
 // What a pipeline may take.

@@ -1,62 +1,27 @@
 // What a job that goes on takes from its checkpoint beside the planes, and what it says of one that
 // the disk does not give.
 
-#include <filesystem>
-#include <memory>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "runtime/base/faulty_file_system.h"
-#include "runtime/base/posix_file_system.h"
-#include "runtime/base/virtual_clock.h"
 #include "runtime/checkpoint/checkpoint_folder.h"
 #include "runtime/checkpoint/training_log.h"
-#include "runtime/data/prepared_data_for_test.h"
-#include "runtime/trainer/cpu_backend.h"
 #include "runtime/trainer/job_inputs.h"
 #include "runtime/trainer/recording_observer.h"
-#include "runtime/trainer/toy_model_for_test.h"
-#include "runtime/trainer/trainer.h"
+#include "runtime/trainer/resume_case_for_test.h"
 
 namespace megatrain {
 namespace {
 
-class CheckpointStartTest : public testing::Test {
+class CheckpointStartTest : public ResumeCase {
  protected:
-  CheckpointStartTest()
-      : backend_(MakeCpuBackend(/*compute_threads=*/1)),
-        trainer_({*backend_, disk_, clock_}, /*optimizer_threads=*/2) {
-    name_ = testing::UnitTest::GetInstance()->current_test_info()->name();
-    job_.model_path = WriteToyModel("model_" + name_, ToyModel{});
-    job_.data_path = WritePreparedData("data_" + name_, RandomRows(40, 12, 64, 7));
+  CheckpointStartTest() {
     job_.batches = {.batch_rows = 8, .max_sequence_length = 12, .seed = 2, .epochs = 2};
-    job_.schedule = {.shape = LearningRateShape::kCosine, .peak = 3e-3};
     job_.evaluation = {.split = 0.1, .every_steps = 3};
-    job_.save = {.folder = Fresh("checkpoints"), .every_steps = 4, .at_end = true};
-  }
-
-  std::string Fresh(const std::string& what) {
-    const std::string path = testing::TempDir() + "/" + what + "_" + name_;
-    std::filesystem::remove_all(path);
-    return path;
-  }
-
-  absl::Status Run(RecordingObserver& observer) {
-    job_.output_path = Fresh("output");
-    return trainer_.Run(job_, observer).status();
   }
 
   Checkpoint Newest() { return ListCheckpoints(job_.save.folder, posix_)->valid.back(); }
-
-  PosixFileSystem posix_;
-  FaultyFileSystem disk_{&posix_};
-  VirtualClock clock_;
-  const std::unique_ptr<ComputeBackend> backend_;
-  Trainer trainer_;
-  std::string name_;
-  TrainJob job_;
 };
 
 // Figures of steps, and losses of evaluations.
@@ -115,13 +80,13 @@ TEST_F(CheckpointStartTest, OneThatCannotBeReadIsNotCalledDamaged) {
   job_.start.resume_path = Newest().path;
   RecordingObserver observer;
   observer.on_planned = [this] { disk_.Break(); };
-  const absl::Status status = Run(observer);
+  const absl::Status status = Run(observer).status();
   EXPECT_TRUE(IsUnreadableCheckpoint(status)) << status;
   EXPECT_FALSE(IsCorruptCheckpoint(status)) << status;
   EXPECT_TRUE(observer.steps.empty());
   disk_.Repair();
   RecordingObserver again;
-  const absl::Status repaired = Run(again);
+  const absl::Status repaired = Run(again).status();
   EXPECT_TRUE(repaired.ok()) << repaired;
 }
 

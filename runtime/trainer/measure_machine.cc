@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/base/write_file.h"
 #include "runtime/benchmark/random_model.h"
 #include "runtime/checkpoint/disk_speed.h"
 #include "runtime/optimizer/adamw_measurement.h"
@@ -257,18 +258,6 @@ std::string ProcessorName() {
   return "unnamed processors";
 }
 
-absl::Status Save(const Machine& machine, const std::string& path, FileSystem& files) {
-  const std::string folder = std::filesystem::path(path).parent_path().string();
-  const std::string partial = path + ".partial";
-  MT_ASSIGN_OR_RETURN(const std::unique_ptr<WritableFile> file,
-                      files.OpenForWriting(partial, /*append=*/false));
-  MT_RETURN_IF_ERROR(file->Append(ToJson(machine)));
-  MT_RETURN_IF_ERROR(file->Sync());
-  MT_RETURN_IF_ERROR(file->Close());
-  MT_RETURN_IF_ERROR(files.Rename(partial, path));
-  return files.SyncFolder(folder);
-}
-
 absl::StatusOr<Machine> ReadKept(const std::string& path, FileSystem& files) {
   MT_ASSIGN_OR_RETURN(const std::string text, files.ReadFile(path, kMostFileBytes));
   return ParseMachine(text);
@@ -319,7 +308,7 @@ absl::StatusOr<Machine> KnowMachine(const std::string& path, int threads, Comput
   if (machine.profile.disk_write_bytes_per_second == 0) {
     MT_RETURN_IF_ERROR(AddDiskSpeed(path, files, clock, machine.profile));
     // A disk that takes no file now holds up no engine: only predictions need what is kept here.
-    Save(machine, path, files).IgnoreError();
+    ReplaceFile(files, path, ToJson(machine)).IgnoreError();
   }
   return machine;
 }

@@ -90,8 +90,7 @@ absl::StatusOr<ModelSession::CopySpeeds> ModelSession::MeasureCopies() {
   CopySpeeds speeds = {};
   MT_ASSIGN_OR_RETURN(speeds.pinned,
                       MeasureCopyToDevice(*device_, clock_, pinned->data(), size_bytes));
-  const auto lane = SlabLane::Create(*device_, SlabPool::SlabBytes(layout_),
-                                     std::min(SlabPool::kThreads, pool_.thread_count()));
+  const auto lane = SlabPool::MakeLane(*device_, layout_, pool_.thread_count());
   MT_ASSIGN_OR_RETURN(speeds.pageable,
                       MeasureCopyToDevice(*device_, clock_, store_->moment2(kUnit), size_bytes,
                                           lane.ok() ? lane->get() : nullptr));

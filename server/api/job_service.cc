@@ -262,7 +262,7 @@ absl::StatusOr<v1::Job> JobService::Resume(const v1::ResumeJobRequest& request) 
       return InvalidFields({{"checkpoint", absl::StrCat("\"", request.checkpoint(),
                                                         "\" is none of this job: fork it")}});
     }
-    MT_ASSIGN_OR_RETURN(in_use, Use(request.checkpoint()));
+    MT_ASSIGN_OR_RETURN(in_use, parts_.checkpoints.UseUndamaged(request.checkpoint()));
     MT_ASSIGN_OR_RETURN(const auto newest, parts_.checkpoints.List(request.name(), 0, 1));
     wish.start_after_number = newest.empty() ? 0 : newest.front().number;
   }
@@ -286,7 +286,8 @@ absl::StatusOr<v1::Job> JobService::Fork(const v1::ForkJobRequest& request) {
     return *std::move(known);
   }
   // Until the fork is there, which then keeps it.
-  MT_ASSIGN_OR_RETURN(const CheckpointInUse in_use, Use(request.checkpoint()));
+  MT_ASSIGN_OR_RETURN(const CheckpointInUse in_use,
+                      parts_.checkpoints.UseUndamaged(request.checkpoint()));
   MT_ASSIGN_OR_RETURN(const JobRecord source,
                       parts_.store.Get(JobOfCheckpoint(request.checkpoint())));
   const Origin origin{request.checkpoint(), request.mode(), source.job.spec()};
@@ -298,16 +299,6 @@ absl::StatusOr<v1::Job> JobService::Fork(const v1::ForkJobRequest& request) {
   create.set_request_id(request.request_id());
   create.set_validate_only(request.validate_only());
   return Accept(key, std::move(create), &origin);
-}
-
-absl::StatusOr<CheckpointInUse> JobService::Use(const std::string& checkpoint) {
-  MT_ASSIGN_OR_RETURN(CheckpointInUse found, parts_.checkpoints.Use(checkpoint));
-  if (!found->damage().empty()) {
-    return PreconditionFailed(checkpoint, "CHECKPOINT_DAMAGED",
-                              absl::StrCat(checkpoint, " is damaged: ", found->damage()),
-                              {{"checkpoint", checkpoint}});
-  }
-  return found;
 }
 
 absl::StatusOr<v1::Job> JobService::WaitFor(

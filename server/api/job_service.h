@@ -79,8 +79,6 @@ class JobService final : public v1::JobService::CallbackService {
   };
   absl::StatusOr<v1::Job> Accept(const RequestKey& key, v1::CreateJobRequest request,
                                  const Origin* origin);
-  // One to go on from: FAILED_PRECONDITION when it is damaged.
-  absl::StatusOr<CheckpointInUse> Use(const std::string& checkpoint);
   v1::Job MakeJob(const v1::CreateJobRequest& request) const;
   // Until the controller has taken a wish in: OK of `taken`, once it is true.
   absl::StatusOr<v1::Job> WaitFor(const std::string& name,

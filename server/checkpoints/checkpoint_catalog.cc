@@ -30,6 +30,11 @@ std::string JobIdOfName(const std::string& job) { return job.substr(sizeof("jobs
 
 }  // namespace
 
+absl::Status CheckpointDamaged(const std::string& name, const std::string& damage) {
+  return PreconditionFailed(name, "CHECKPOINT_DAMAGED", absl::StrCat(name, " is damaged: ", damage),
+                            {{"checkpoint", name}});
+}
+
 absl::StatusOr<std::unique_ptr<CheckpointCatalog>> CheckpointCatalog::Open(const Parts& parts) {
   std::unique_ptr<CheckpointCatalog> catalog(new CheckpointCatalog(parts));
   MT_RETURN_IF_ERROR(parts.disk.MakeFolders(parts.jobs_folder));
@@ -283,6 +288,14 @@ absl::StatusOr<CheckpointInUse> CheckpointCatalog::Use(const std::string& name) 
   MutexLock lock(&remove_mutex_);
   MT_ASSIGN_OR_RETURN(const Numbered<v1::Checkpoint> row, Get(name));
   return uses_.Begin(row.message);
+}
+
+absl::StatusOr<CheckpointInUse> CheckpointCatalog::UseUndamaged(const std::string& name) {
+  MT_ASSIGN_OR_RETURN(CheckpointInUse found, Use(name));
+  if (!found->damage().empty()) {
+    return CheckpointDamaged(name, found->damage());
+  }
+  return found;
 }
 
 absl::StatusOr<std::vector<Numbered<v1::Checkpoint>>> CheckpointCatalog::List(

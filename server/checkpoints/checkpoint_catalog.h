@@ -30,6 +30,9 @@
 
 namespace megatrain {
 
+// FAILED_PRECONDITION with the reason CHECKPOINT_DAMAGED.
+absl::Status CheckpointDamaged(const std::string& name, const std::string& damage);
+
 // The engine makes the folders; the disk is the truth about them, the rows about what is wished.
 // A folder leaves its name before its row goes, and its bytes after; nothing goes while it is used.
 // Thread-safe; calls block on the disk.
@@ -65,6 +68,9 @@ class CheckpointCatalog final : public JobCheckpoints {
 
   // The same, and nothing removes it as long as the result lives, which this outlives.
   absl::StatusOr<CheckpointInUse> Use(const std::string& name);
+
+  // The same of one to go on from: CheckpointDamaged when it is.
+  absl::StatusOr<CheckpointInUse> UseUndamaged(const std::string& name);
 
   // Of `jobs/{job}`, or of all jobs when that is empty; newest first; only those before
   // `before_number`, unless it is 0.

@@ -2,33 +2,20 @@
 
 #include <memory>
 
-#include "absl/strings/str_cat.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/checkpoint/checkpoint_folder.h"
 #include "runtime/checkpoint/checkpoint_weights.h"
 #include "runtime/config/model_layout.h"
 #include "runtime/model_io/export_model.h"
 #include "runtime/model_io/model_folder.h"
-#include "server/errors/errors.h"
 
 namespace megatrain {
-namespace {
-
-absl::Status Damaged(const std::string& name, const std::string& damage) {
-  return PreconditionFailed(name, "CHECKPOINT_DAMAGED", absl::StrCat(name, " is damaged: ", damage),
-                            {{"checkpoint", name}});
-}
-
-}  // namespace
 
 absl::StatusOr<v1::ModelVersion> CheckpointExport::Export(const RequestKey& key,
                                                           const std::string& name,
                                                           const std::string& path,
                                                           const ByteProgress& progress) {
-  MT_ASSIGN_OR_RETURN(const CheckpointInUse row, parts_.catalog.Use(name));
-  if (!row->damage().empty()) {
-    return Damaged(name, row->damage());
-  }
+  MT_ASSIGN_OR_RETURN(const CheckpointInUse row, parts_.catalog.UseUndamaged(name));
   MT_ASSIGN_OR_RETURN(const JobRecord record, parts_.jobs.Get(JobOfCheckpoint(name)));
   const std::string& model = record.job.spec().model();
   MT_ASSIGN_OR_RETURN(const v1::ModelVersion version, parts_.models.Get(model));
@@ -50,7 +37,7 @@ absl::Status CheckpointExport::Write(const v1::Checkpoint& row, const std::strin
   if (absl::IsDataLoss(weights.status())) {
     const std::string damage(weights.status().message());
     MT_RETURN_IF_ERROR(parts_.catalog.MarkDamaged(row, damage));
-    return Damaged(row.name(), damage);
+    return CheckpointDamaged(row.name(), damage);
   }
   MT_RETURN_IF_ERROR(weights.status());
   return ExportModel(*source, layout, **weights, folder, parts_.disk, progress);

@@ -5,20 +5,15 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/checkpoint/checkpoint_folder.h"
 
 namespace megatrain {
 namespace {
-
-int64_t StepOfName(const std::string& name) {
-  return StepOfCheckpointId(name.substr(name.rfind('/') + 1)).value_or(0);
-}
 
 // The better ones first.
 std::vector<const v1::Checkpoint*> Candidates(
     const JobWishes& wishes, const std::vector<Numbered<v1::Checkpoint>>& newest_first) {
   const int64_t wished_step =
-      wishes.start_checkpoint.empty() ? INT64_MAX : StepOfName(wishes.start_checkpoint);
+      wishes.start_checkpoint.empty() ? INT64_MAX : StepOfCheckpoint(wishes.start_checkpoint);
   std::vector<const v1::Checkpoint*> candidates;
   std::vector<const v1::Checkpoint*> earlier;
   for (const auto& [number, row] : newest_first) {
@@ -62,7 +57,7 @@ JobStart ChooseStart(const JobRecord& record,
       std::any_of(newest_first.begin(), newest_first.end(),
                   [&last](const auto& row) { return row.message.name() == last; });
   const int64_t step = start.checkpoint.has_value() ? start.checkpoint->step() : -1;
-  if (!last.empty() && !is_there && step < StepOfName(last) &&
+  if (!last.empty() && !is_there && step < StepOfCheckpoint(last) &&
       !StartWishStands(record.wishes, newest_first)) {
     Append(absl::StrCat(last, " is not there any more"), start);
   }

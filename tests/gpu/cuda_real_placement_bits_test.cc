@@ -25,10 +25,7 @@ TEST_P(CudaRealPlacementBits, SmolLm2) {
 
 INSTANTIATE_TEST_SUITE_P(Dtypes, CudaRealPlacementBits,
                          ::testing::Values(ComputeDtype::kFloat32, ComputeDtype::kBfloat16),
-                         [](const auto& info) {
-                           return std::string(info.param == ComputeDtype::kBfloat16 ? "Bf16"
-                                                                                    : "Fp32");
-                         });
+                         DtypeName);
 
 }  // namespace
 }  // namespace megatrain

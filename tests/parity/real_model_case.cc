@@ -93,6 +93,10 @@ void ExpectSameBitsEverywhere(const std::string& folder, ComparedModel compared,
   });
 }
 
+std::string DtypeName(const ::testing::TestParamInfo<ComputeDtype>& info) {
+  return info.param == ComputeDtype::kBfloat16 ? "Bf16" : "Fp32";
+}
+
 void ExpectMeanLoss(const RealModelReference& reference, TrainingRig& rig) {
   const OwnedMicroBatch batch({&reference.document, 1});
   const std::vector<MicroBatch> views = {batch.View()};

@@ -3,6 +3,8 @@
 #ifndef TESTS_PARITY_REAL_MODEL_CASE_H_
 #define TESTS_PARITY_REAL_MODEL_CASE_H_
 
+#include <gtest/gtest.h>
+
 #include <memory>
 #include <string>
 
@@ -37,6 +39,9 @@ absl::StatusOr<std::unique_ptr<TrainingRig>> MakeRealModelRig(const std::string&
 // model's.
 void ExpectSameBitsEverywhere(const std::string& folder, ComparedModel compared,
                               ComputeBackend& backend);
+
+// Names tests that have a dtype as their parameter.
+std::string DtypeName(const ::testing::TestParamInfo<ComputeDtype>& info);
 
 // The mean loss, within 1e-4.
 void ExpectMeanLoss(const RealModelReference& reference, TrainingRig& rig);

@@ -29,10 +29,7 @@ TEST_P(RealPlacementBits, SmolLm2) {
 
 INSTANTIATE_TEST_SUITE_P(Dtypes, RealPlacementBits,
                          ::testing::Values(ComputeDtype::kFloat32, ComputeDtype::kBfloat16),
-                         [](const auto& info) {
-                           return std::string(info.param == ComputeDtype::kBfloat16 ? "Bf16"
-                                                                                    : "Fp32");
-                         });
+                         DtypeName);
 
 }  // namespace
 }  // namespace megatrain
