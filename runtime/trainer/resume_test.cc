@@ -80,6 +80,24 @@ TEST_F(ResumeTest, APauseInterruptsAnEvaluation) {
   ExpectTheRestEquals(whole, paused);
 }
 
+// The loss of the last evaluation is in the last checkpoint, also when that was there before it.
+TEST_F(ResumeTest, APauseInterruptsTheLastEvaluation) {
+  job_.evaluation.data_path = WritePreparedData("valid_" + name_, RandomRows(20, 12, 64, 8));
+  job_.save.every_steps = 0;
+  const Whole whole = RunWhole();
+  RecordingObserver paused;
+  paused.request = SaveRequest{.trigger = CheckpointTrigger::kPause, .then_stop = true};
+  paused.requests_in_evaluation = true;
+  const auto result = Run(paused);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->paused_checkpoint, "step-00000015");
+  ExpectTheRestEquals(whole, paused);
+  const auto saved = OpenCheckpoint(job_.save.folder + "/step-00000015", posix_);
+  ASSERT_TRUE(saved.ok()) << saved.status();
+  EXPECT_EQ(saved->manifest.trigger, CheckpointTrigger::kFinal);
+  EXPECT_EQ(saved->manifest.progress.last_evaluation->loss, whole.observer.evaluations[0].loss);
+}
+
 TEST_F(ResumeTest, ASaveThatIsAskedForInAnEvaluationComesAfterIt) {
   job_.evaluation = {.split = 0.2, .every_steps = 5};
   job_.save.every_steps = 0;

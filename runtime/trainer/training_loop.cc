@@ -110,16 +110,18 @@ class TrainingLoop {
 
   // By which of the job's own wishes its state is to be saved after `step` steps.
   std::optional<CheckpointTrigger> TriggerOf(int64_t step) const {
-    if (job_.save.at_end && Ends(step) && parts_.saver.saved_step() != step &&
-        !job_.save.folder.empty()) {
+    const bool saved = parts_.saver.saved_step() == step && !saved_without_evaluation_;
+    if (job_.save.at_end && Ends(step) && !saved && !job_.save.folder.empty()) {
       return CheckpointTrigger::kFinal;
     }
-    return parts_.saver.Due(step) ? std::optional(CheckpointTrigger::kPeriodic) : std::nullopt;
+    return parts_.saver.Due(step) || saved_without_evaluation_
+               ? std::optional(CheckpointTrigger::kPeriodic)
+               : std::nullopt;
   }
 
   // Every submitted step has its result. A pause comes at once, also within an evaluation, which is
-  // done again by who goes on; else an evaluation comes first, so that the checkpoint tells its
-  // loss.
+  // done again by who goes on, and then saved; else an evaluation comes first, so that the
+  // checkpoint tells its loss.
   absl::Status StandStill() {
     TrainingProgress& progress = end_.progress;
     const bool pauses = request_.has_value() && request_->then_stop;
@@ -127,6 +129,8 @@ class TrainingLoop {
       MT_ASSIGN_OR_RETURN(const std::optional<EvaluationReport> report,
                           parts_.evaluator.Run(progress, [this] { return TakeRequest(); }));
       Keep(report);
+      saved_without_evaluation_ = report.has_value() && !job_.save.folder.empty() &&
+                                  parts_.saver.saved_step() == progress.step;
     }
     if (const auto request = std::exchange(request_, std::nullopt)) {
       MT_RETURN_IF_ERROR(Save(*request));
@@ -140,6 +144,7 @@ class TrainingLoop {
   absl::Status Save(const SaveRequest& request) {
     MT_ASSIGN_OR_RETURN(const SaveRequest served,
                         parts_.saver.Save(end_.progress, request, due_time_));
+    saved_without_evaluation_ = false;
     end_.paused = served.then_stop;
     return absl::OkStatus();
   }
@@ -246,6 +251,7 @@ class TrainingLoop {
   LoopEnd end_;
   std::deque<SubmittedStep> submitted_;
   std::optional<SaveRequest> request_;
+  bool saved_without_evaluation_ = false;  // the state of now, before it was evaluated
   absl::Duration due_time_;
   absl::Duration last_end_;
 };
