@@ -63,6 +63,10 @@ void AddBenchmarkFlags(CLI::App& app, BenchmarkFlags& flags) {
   app.add_option("--warm-up", flags.warm_up, "Steps before them")->check(CLI::Range(0, 1000000));
   app.add_option("--profile-steps", flags.profile_steps, "Steps after them that are traced")
       ->check(CLI::Range(0, 1000));
+  app.add_option("--time-limit", flags.time_limit_seconds,
+                 "Seconds from the start in which the timed steps end: fewer are done where "
+                 "--steps would take longer, but at least two; 0: none")
+      ->check(CLI::NonNegativeNumber);
   app.add_option("--hbm-limit-gib", flags.hbm_limit_gib, "Device memory to use; 0: what there is")
       ->check(CLI::NonNegativeNumber);
   app.add_option("--host-limit-gib", flags.host_limit_gib, "Host memory to use; 0: what there is")

@@ -21,6 +21,7 @@ struct BenchmarkFlags {
   int64_t steps = 10;
   int64_t warm_up = 3;
   int64_t profile_steps = 0;
+  double time_limit_seconds = 0;  // from the start to the end of the timed steps; 0: none
   double hbm_limit_gib = 0;   // 0: what there is
   double host_limit_gib = 0;  // the same
   std::string order = "auto";

@@ -90,12 +90,18 @@ class BenchmarkRun {
     return absl::OkStatus();
   }
 
-  // From an idle pipeline to an idle one.
-  absl::StatusOr<absl::Duration> Run(int64_t count) {
+  struct Timed {
+    int64_t steps = 0;
+    absl::Duration elapsed;
+  };
+
+  // From an idle pipeline to an idle one: `count` steps, or those that end before `end`, of the
+  // clock, as far as their mean tells; at least those that are on their way together.
+  absl::StatusOr<Timed> Run(int64_t count, absl::Duration end = absl::InfiniteDuration()) {
     const absl::Duration start = parts_.clock.MonotonicNow();
     const int64_t first = next_step_;
+    const int on_their_way = overlaps() ? kStepsOnTheirWay : 1;
     for (int64_t finished = 0; finished < count; ++finished) {
-      const int on_their_way = overlaps() ? kStepsOnTheirWay : 1;
       MT_RETURN_IF_ERROR(SubmitUpTo(first + std::min(count, finished + on_their_way)));
       MT_ASSIGN_OR_RETURN(const StepResult result, session_.pipeline().WaitStep());
       if (!result.finite) {
@@ -105,9 +111,14 @@ class BenchmarkRun {
       if (!overlaps()) {
         MT_RETURN_IF_ERROR(session_.pipeline().WaitForUpdates());
       }
+      const int64_t submitted = next_step_ - first;
+      const absl::Duration mean = (parts_.clock.MonotonicNow() - start) / (finished + 1);
+      if (start + mean * (submitted + 1) > end) {
+        count = submitted;
+      }
     }
     MT_RETURN_IF_ERROR(session_.pipeline().WaitForUpdates());
-    return parts_.clock.MonotonicNow() - start;
+    return Timed{.steps = count, .elapsed = parts_.clock.MonotonicNow() - start};
   }
 
   double last_loss() const { return last_loss_; }
@@ -185,13 +196,13 @@ absl::Status WriteFile(const std::string& path, std::ios::openmode mode, const s
 absl::StatusOr<BenchmarkFigures::Traced> Trace(const BenchmarkFlags& flags, DeviceTracer& tracer,
                                                BenchmarkRun& run, std::ostream& text) {
   MT_RETURN_IF_ERROR(tracer.Start());
-  MT_ASSIGN_OR_RETURN(const absl::Duration elapsed, run.Run(flags.profile_steps));
+  MT_ASSIGN_OR_RETURN(const BenchmarkRun::Timed timed, run.Run(flags.profile_steps));
   MT_ASSIGN_OR_RETURN(const std::vector<DeviceActivity> activities, tracer.Stop());
-  text << FormatTotals(TotalsByName(activities), absl::ToInt64Nanoseconds(elapsed));
+  text << FormatTotals(TotalsByName(activities), absl::ToInt64Nanoseconds(timed.elapsed));
   if (!flags.timeline.empty()) {
     MT_RETURN_IF_ERROR(WriteFile(flags.timeline, std::ios::trunc, ToTraceJson(activities)));
   }
-  return BenchmarkFigures::Traced{.kernels = SumKernels(activities), .elapsed = elapsed};
+  return BenchmarkFigures::Traced{.kernels = SumKernels(activities), .elapsed = timed.elapsed};
 }
 
 absl::StatusOr<std::unique_ptr<ModelSession>> StartSession(const BenchmarkFlags& flags,
@@ -231,8 +242,10 @@ void TellRefusals(ModelSession& session, std::ostream& text) {
   }
 }
 
+// The timed steps end at `end` of the clock.
 absl::StatusOr<BenchmarkFigures> Measure(const BenchmarkFlags& flags, const BenchmarkSetup& setup,
-                                         const BenchmarkParts& parts, std::ostream& text) {
+                                         const BenchmarkParts& parts, absl::Duration end,
+                                         std::ostream& text) {
   MT_ASSIGN_OR_RETURN(const ProcessMemory before_session, ReadProcessMemory(""));
   MT_ASSIGN_OR_RETURN(const auto session, StartSession(flags, setup, parts, ThreadsOf(flags)));
   TellRefusals(*session, text);
@@ -244,7 +257,9 @@ absl::StatusOr<BenchmarkFigures> Measure(const BenchmarkFlags& flags, const Benc
                            .planned_host_bytes = before_session.resident_bytes +
                                                  setup.planned_host_bytes + kOwnHostBytes};
   const AllFigures before = session->pipeline().Figures();
-  MT_ASSIGN_OR_RETURN(figures.elapsed, run.Run(flags.steps));
+  MT_ASSIGN_OR_RETURN(const BenchmarkRun::Timed timed, run.Run(flags.steps, end));
+  figures.steps = timed.steps;
+  figures.elapsed = timed.elapsed;
   figures.streams = Growth(before, session->pipeline().Figures());
   SetFlops(setup, figures);
   if (flags.profile_steps > 0) {
@@ -266,12 +281,15 @@ absl::Status RunBenchmark(const BenchmarkFlags& flags, const BenchmarkParts& par
   if (flags.profile_steps > 0 && parts.tracer == nullptr) {
     return absl::InvalidArgumentError("--profile-steps: this backend cannot be traced");
   }
+  const absl::Duration end = flags.time_limit_seconds > 0
+                                 ? parts.clock.MonotonicNow() + absl::Seconds(flags.time_limit_seconds)
+                                 : absl::InfiniteDuration();
   MT_ASSIGN_OR_RETURN(const BenchmarkMachine machine, MachineOf(flags, parts));
   MT_ASSIGN_OR_RETURN(BenchmarkSetup setup, SetUpBenchmark(flags, machine));
   setup.setting.backend = BackendName(parts.backend.kind());
   setup.setting.machine = absl::StrCat(parts.backend.DeviceName(), "; host with ",
                                        std::thread::hardware_concurrency(), " processors");
-  MT_ASSIGN_OR_RETURN(const BenchmarkFigures figures, Measure(flags, setup, parts, text));
+  MT_ASSIGN_OR_RETURN(const BenchmarkFigures figures, Measure(flags, setup, parts, end, text));
   text << ToText(setup.setting, figures) << std::flush;
   if (flags.output.empty()) {
     return absl::OkStatus();

@@ -59,6 +59,19 @@ TEST(BenchmarkRunTest, TrainsAndSaysHowFast) {
   EXPECT_NEAR(line.at("last_loss"), std::log(512.0), 0.5);
 }
 
+TEST(BenchmarkRunTest, EndsEarlyWhereTimeIsShort) {
+  BenchmarkFlags flags = SmallRun("short.jsonl");
+  flags.steps = 1000;
+  flags.time_limit_seconds = 1e-6;
+  SystemClock clock;
+  const auto backend = MakeCpuBackend(1);
+  std::ostringstream text;
+  const absl::Status status =
+      RunBenchmark(flags, {.backend = *backend, .tracer = nullptr, .clock = clock}, text);
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(LastLine(flags.output).at("steps"), 2);
+}
+
 // Every number that the planner may vary; the loss after four steps hangs on all bits before it.
 TEST(BenchmarkRunTest, LossesDoNotDependOnThePlacement) {
   SystemClock clock;

@@ -164,7 +164,6 @@ BenchmarkSetting SettingOf(const BenchmarkFlags& flags, const BenchmarkSetup& se
   setting.sequence_length = flags.sequence_length;
   setting.loss_tokens_per_step = flags.tokens - setup.step.rows;
   setting.micro_batch_tokens = options.max_micro_batch_tokens;
-  setting.steps = flags.steps;
   setting.warm_up_steps = flags.warm_up;
   if (flags.hbm_limit_gib > 0) {
     setting.hbm_limit_gib = flags.hbm_limit_gib;

@@ -24,7 +24,7 @@ struct Speed {
 
 Speed SpeedOf(const BenchmarkSetting& setting, const BenchmarkFigures& figures) {
   const double seconds =
-      absl::ToDoubleSeconds(figures.elapsed) / static_cast<double>(setting.steps);
+      absl::ToDoubleSeconds(figures.elapsed) / static_cast<double>(figures.steps);
   return {.step_seconds = seconds,
           .tokens_per_second = static_cast<double>(setting.tokens_per_step) / seconds,
           .loss_tokens_per_second = static_cast<double>(setting.loss_tokens_per_step) / seconds,
@@ -54,7 +54,6 @@ void AddSetting(const BenchmarkSetting& setting, nlohmann::ordered_json& line) {
   line["loss_tokens_per_step"] = setting.loss_tokens_per_step;
   line["padded_tokens_per_step"] = 0;  // rows are packed: there is no padding
   line["micro_batch_tokens"] = setting.micro_batch_tokens;
-  line["steps"] = setting.steps;
   line["warm_up_steps"] = setting.warm_up_steps;
   line["hbm_limit_gib"] = nullptr;
   if (setting.hbm_limit_gib) {
@@ -95,9 +94,8 @@ void AddPrediction(const SimulatedStep& predicted, nlohmann::ordered_json& line)
 }
 
 // Seconds of one step, by stream.
-void AddStreams(const BenchmarkSetting& setting, const BenchmarkFigures& figures,
-                nlohmann::ordered_json& line) {
-  const double steps = static_cast<double>(setting.steps);
+void AddStreams(const BenchmarkFigures& figures, nlohmann::ordered_json& line) {
+  const double steps = static_cast<double>(figures.steps);
   for (const StreamKind kind : kAllStreams) {
     const StreamFigures& stream = figures.streams[static_cast<size_t>(kind)];
     const std::string name(StreamName(kind));
@@ -110,9 +108,8 @@ void AddStreams(const BenchmarkSetting& setting, const BenchmarkFigures& figures
 }
 
 // A line a stream: busy seconds of a step, and what it waited for.
-void AppendStreams(const BenchmarkSetting& setting, const BenchmarkFigures& figures,
-                   std::string& text) {
-  const double steps = static_cast<double>(setting.steps);
+void AppendStreams(const BenchmarkFigures& figures, std::string& text) {
+  const double steps = static_cast<double>(figures.steps);
   absl::StrAppend(&text, "  predicted busy seconds a step:");
   for (const Resource resource : kAllResources) {
     absl::StrAppendFormat(&text, " %s %.4f", std::string(ResourceName(resource)),
@@ -137,6 +134,7 @@ std::string ToJsonLine(const BenchmarkSetting& setting, const BenchmarkFigures& 
   const Speed speed = SpeedOf(setting, figures);
   nlohmann::ordered_json line;
   AddSetting(setting, line);
+  line["steps"] = figures.steps;
   line["model_tflops"] = speed.model_tflops;
   line["hardware_tflops"] = speed.hardware_tflops;
   line["tokens_per_second"] = speed.tokens_per_second;
@@ -150,7 +148,7 @@ std::string ToJsonLine(const BenchmarkSetting& setting, const BenchmarkFigures& 
     line["kernel_time_share"] = shares.sum;
     line["kernel_busy_share"] = shares.busy;
   }
-  AddStreams(setting, figures, line);
+  AddStreams(figures, line);
   AddPrediction(figures.predicted, line);
   line["planned_device_bytes"] = figures.planned_device_bytes;
   line["peak_device_bytes"] = figures.peak_device_bytes;
@@ -195,7 +193,7 @@ std::string ToText(const BenchmarkSetting& setting, const BenchmarkFigures& figu
       static_cast<double>(figures.peak_device_bytes) / kGibibyte,
       static_cast<double>(figures.planned_host_bytes) / kGibibyte,
       static_cast<double>(figures.peak_host_bytes) / kGibibyte, figures.loss);
-  AppendStreams(setting, figures, text);
+  AppendStreams(figures, text);
   if (figures.traced) {
     const Shares shares = SharesOf(*figures.traced);
     absl::StrAppendFormat(&text, "\n  kernels %.1f %% of the wall time (%.1f %% with any running)",

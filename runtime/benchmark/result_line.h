@@ -26,7 +26,6 @@ struct BenchmarkSetting {
   int64_t sequence_length = 0;
   int64_t loss_tokens_per_step = 0;
   int64_t micro_batch_tokens = 0;
-  int64_t steps = 0;  // timed
   int64_t warm_up_steps = 0;
   std::optional<double> hbm_limit_gib;
   std::optional<double> host_limit_gib;
@@ -54,6 +53,7 @@ struct BenchmarkSetting {
 
 // What came of it. Durations are of all timed steps together, to the end of their updates.
 struct BenchmarkFigures {
+  int64_t steps = 0;  // timed
   absl::Duration elapsed;
   std::array<StreamFigures, kStreamCount> streams;  // what they grew by
   double model_flops_per_step = 0;

@@ -14,7 +14,6 @@ BenchmarkSetting Setting() {
   setting.loss_tokens_per_step = 65472;
   setting.sequence_length = 1024;
   setting.micro_batch_tokens = 8192;
-  setting.steps = 10;
   setting.hbm_limit_gib = 64;
   setting.attention = "fast";
   setting.order = "micro_batch_major";
@@ -25,6 +24,7 @@ BenchmarkSetting Setting() {
 
 BenchmarkFigures Figures() {
   BenchmarkFigures figures;
+  figures.steps = 10;
   figures.elapsed = absl::Seconds(40);
   figures.model_flops_per_step = 2e15;
   figures.hardware_flops_per_step = 3e15;

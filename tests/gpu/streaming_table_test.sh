@@ -37,4 +37,10 @@ grep -q '^== plain\|^== broken' "$TEST_TMPDIR/log2" && fail "a row runs once"
 grep -q '^== broken' "$TEST_TMPDIR/log3" || fail "the named row runs"
 grep -q '^== plain' "$TEST_TMPDIR/log3" && fail "what is done is done"
 "$script" "$results" nosuchrow > "$TEST_TMPDIR/log4" 2>&1 && fail "an unknown row"
-[[ $("$script" --list) == "plain: 2 steps, "* ]] || fail "the list"
+[[ $("$script" --list) == "plain: 4 s"* ]] || fail "the list"
+
+# A row that would take longer than a call does fewer steps than it should.
+rm "$results"/rows/plain.*
+STEPS=1000000 BUDGET=17 "$script" "$results" plain > "$TEST_TMPDIR/log5" 2>&1 || fail "a short call"
+grep -q '^{"row": "plain"' "$results/streaming.jsonl" || fail "a row of a short call has its line"
+
