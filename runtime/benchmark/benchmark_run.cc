@@ -281,9 +281,10 @@ absl::Status RunBenchmark(const BenchmarkFlags& flags, const BenchmarkParts& par
   if (flags.profile_steps > 0 && parts.tracer == nullptr) {
     return absl::InvalidArgumentError("--profile-steps: this backend cannot be traced");
   }
-  const absl::Duration end = flags.time_limit_seconds > 0
-                                 ? parts.clock.MonotonicNow() + absl::Seconds(flags.time_limit_seconds)
-                                 : absl::InfiniteDuration();
+  const absl::Duration end =
+      flags.time_limit_seconds > 0
+          ? parts.clock.MonotonicNow() + absl::Seconds(flags.time_limit_seconds)
+          : absl::InfiniteDuration();
   MT_ASSIGN_OR_RETURN(const BenchmarkMachine machine, MachineOf(flags, parts));
   MT_ASSIGN_OR_RETURN(BenchmarkSetup setup, SetUpBenchmark(flags, machine));
   setup.setting.backend = BackendName(parts.backend.kind());
