@@ -64,7 +64,7 @@ struct BenchmarkFigures {
   int64_t peak_device_bytes = 0;  // 0: the device is the host
   int64_t planned_host_bytes = 0;
   int64_t peak_host_bytes = 0;
-  bool uses_slabs = false;  // for what of the host is not pinned
+  bool uses_slabs = false;  // for what steps copy and is not pinned
   // Of further steps, traced: kernels, and the wall time they are held against.
   struct Traced {
     KernelTime kernels;

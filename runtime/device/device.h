@@ -35,6 +35,10 @@ class Launcher {
   virtual void CopyToHost(void* host, const void* device, int64_t size_bytes) = 0;
   virtual void Fill(void* device, uint8_t byte, int64_t size_bytes) = 0;
 
+  // Copies to the host may arrive there in a thread of the host's, by the end of the Work. Returns
+  // once they have, for who must not touch that memory any longer.
+  virtual void FinishCopies() {}
+
   // For who reuses memory that copies still read or write. SetMark marks what the stream was given
   // so far, by one of kMarkCount numbers; AwaitMark blocks the calling thread until the stream has
   // reached the latest mark of that number, and so all that it waits for; at once when there is

@@ -13,7 +13,7 @@ namespace {
 // What one thread copies at a time; less than two of them are not worth waking any.
 constexpr int64_t kPieceBytes = int64_t{1} << 20;
 
-// One mark a slab, and one for what a copy waits for.
+// One mark a slab, and one for what a Work waits for.
 constexpr int kSourceMark = SlabLane::kSlabCount;
 static_assert(kSourceMark < Launcher::kMarkCount);
 
@@ -45,16 +45,14 @@ void SlabLauncher::CopyToDevice(void* device, const void* host, int64_t size_byt
     launcher_.CopyToDevice(device, host, size_bytes);
     return;
   }
-  launcher_.SetMark(kSourceMark);
-  launcher_.AwaitMark(kSourceMark);  // now the host's memory is what the stream is to read
-  int slab = 0;
+  FinishCopies();  // they may go where this one comes from
+  AwaitSource();
   for (int64_t offset = 0; offset < size_bytes; offset += lane_.slab_bytes()) {
     const int64_t part_bytes = std::min(lane_.slab_bytes(), size_bytes - offset);
-    launcher_.AwaitMark(slab);
+    const int slab = TakeSlab();
     lane_.Copy(lane_.slab(slab), static_cast<const std::byte*>(host) + offset, part_bytes);
     launcher_.CopyToDevice(static_cast<std::byte*>(device) + offset, lane_.slab(slab), part_bytes);
     launcher_.SetMark(slab);
-    slab = (slab + 1) % SlabLane::kSlabCount;
   }
 }
 
@@ -63,26 +61,47 @@ void SlabLauncher::CopyToHost(void* host, const void* device, int64_t size_bytes
     launcher_.CopyToHost(host, device, size_bytes);
     return;
   }
-  const int64_t slab_bytes = lane_.slab_bytes();
-  const int64_t count = (size_bytes + slab_bytes - 1) / slab_bytes;
-  const auto part_bytes = [&](int64_t part) {
-    return std::min(slab_bytes, size_bytes - part * slab_bytes);
-  };
-  // Part by part into the slabs, and each out of its slab just before that is used again.
-  for (int64_t next = 0; next < count + SlabLane::kSlabCount; ++next) {
-    const int slab = static_cast<int>(next % SlabLane::kSlabCount);
-    const int64_t ready = next - SlabLane::kSlabCount;
-    if (ready >= 0 && ready < count) {
-      launcher_.AwaitMark(slab);
-      lane_.Copy(static_cast<std::byte*>(host) + ready * slab_bytes, lane_.slab(slab),
-                 part_bytes(ready));
-    }
-    if (next < count) {
-      launcher_.CopyToHost(lane_.slab(slab),
-                           static_cast<const std::byte*>(device) + next * slab_bytes,
-                           part_bytes(next));
-      launcher_.SetMark(slab);
-    }
+  for (int64_t offset = 0; offset < size_bytes; offset += lane_.slab_bytes()) {
+    const int64_t part_bytes = std::min(lane_.slab_bytes(), size_bytes - offset);
+    const int slab = TakeSlab();
+    launcher_.CopyToHost(lane_.slab(slab), static_cast<const std::byte*>(device) + offset,
+                         part_bytes);
+    launcher_.SetMark(slab);
+    leaving_[slab] = {static_cast<std::byte*>(host) + offset, part_bytes};
+    ++leaving_count_;
+  }
+}
+
+void SlabLauncher::FinishCopies() {
+  while (leaving_count_ > 0) {
+    EmptyOldest();
+  }
+}
+
+// What was in it has crossed, and is where it was to go.
+int SlabLauncher::TakeSlab() {
+  const int slab = lane_.next();
+  if (leaving_count_ == SlabLane::kSlabCount) {
+    EmptyOldest();
+  }
+  launcher_.AwaitMark(slab);
+  lane_.Take();
+  return slab;
+}
+
+void SlabLauncher::EmptyOldest() {
+  const int slab = (lane_.next() + SlabLane::kSlabCount - leaving_count_) % SlabLane::kSlabCount;
+  launcher_.AwaitMark(slab);
+  lane_.Copy(leaving_[slab].host, lane_.slab(slab), leaving_[slab].size_bytes);
+  --leaving_count_;
+}
+
+// Waits come before a Work, none within it: once it has begun, nothing more is waited for.
+void SlabLauncher::AwaitSource() {
+  if (!source_is_there_) {
+    launcher_.SetMark(kSourceMark);
+    launcher_.AwaitMark(kSourceMark);
+    source_is_there_ = true;
   }
 }
 

@@ -35,6 +35,8 @@ class LateLauncher final : public Launcher {
   }
   void* native_stream() override { return nullptr; }
 
+  int pending_count() const { return static_cast<int>(pending_.size()); }
+
   void DoAll() {
     while (!pending_.empty()) {
       DoNext();
@@ -91,7 +93,8 @@ TEST_F(SlabLauncherTest, CopiesOfAnySizeArrive) {
     std::vector<char> target(size_bytes);
     launcher.CopyToDevice(on_device.data(), source.data(), size_bytes);
     launcher.CopyToHost(target.data(), on_device.data(), size_bytes);
-    EXPECT_EQ(target, source) << size_bytes << " bytes, when the call returns";
+    launcher.FinishCopies();
+    EXPECT_EQ(target, source) << size_bytes << " bytes";
   }
 }
 
@@ -104,6 +107,7 @@ TEST_F(SlabLauncherTest, LargeCopiesAreSharedByThreads) {
   std::vector<char> target(kBytes);
   launcher.CopyToDevice(on_device.data(), source.data(), kBytes);
   launcher.CopyToHost(target.data(), on_device.data(), kBytes);
+  launcher.FinishCopies();
   EXPECT_TRUE(target == source);
 }
 
@@ -128,10 +132,71 @@ TEST_F(SlabLauncherTest, CopiesOneAfterTheOtherDoNotMix) {
   launcher.CopyToDevice(first_copy.data(), first.data(), 4500);
   launcher.CopyToDevice(second_copy.data(), second.data(), 4500);
   launcher.CopyToHost(back.data(), first_copy.data(), 4500);
+  launcher.FinishCopies();
   late_.DoAll();
   EXPECT_EQ(first_copy, first);
   EXPECT_EQ(second_copy, second);
   EXPECT_EQ(back, first);
+}
+
+TEST_F(SlabLauncherTest, ACopyToTheDeviceDoesNotWaitForTheOneBefore) {
+  SlabLauncher launcher(late_, *lane_, reaches_nothing_);
+  const std::vector<char> first = Numbers(1000, 1);
+  const std::vector<char> second = Numbers(1000, 77);
+  std::vector<char> first_copy(1000);
+  std::vector<char> second_copy(1000);
+  launcher.CopyToDevice(first_copy.data(), first.data(), 1000);
+  launcher.CopyToDevice(second_copy.data(), second.data(), 1000);
+  EXPECT_EQ(late_.pending_count(), 2) << "each in a slab of its own";
+  late_.DoAll();
+  EXPECT_EQ(first_copy, first);
+  EXPECT_EQ(second_copy, second);
+}
+
+TEST_F(SlabLauncherTest, ACopyToTheHostDoesNotWaitForTheOneBefore) {
+  const std::vector<char> first = Numbers(1000, 1);
+  const std::vector<char> second = Numbers(2000, 77);
+  std::vector<char> first_copy(1000);
+  std::vector<char> second_copy(2000);
+  {
+    SlabLauncher launcher(late_, *lane_, reaches_nothing_);
+    launcher.CopyToHost(first_copy.data(), first.data(), 1000);
+    launcher.CopyToHost(second_copy.data(), second.data(), 2000);
+    EXPECT_EQ(late_.pending_count(), 3) << "each in slabs of its own";
+    std::vector<char> third_copy(1000);
+    launcher.CopyToHost(third_copy.data(), first.data(), 1000);  // takes the first one's slab
+    EXPECT_EQ(first_copy, first);
+    EXPECT_EQ(late_.pending_count(), 3);
+    launcher.FinishCopies();
+    EXPECT_EQ(third_copy, first);
+    EXPECT_EQ(second_copy, second);
+    second_copy.assign(2000, 0);
+    launcher.CopyToHost(second_copy.data(), second.data(), 2000);
+  }
+  EXPECT_EQ(second_copy, second) << "by the end of the work";
+}
+
+TEST_F(SlabLauncherTest, WhatWasCopiedToTheHostCanBeCopiedBack) {
+  SlabLauncher launcher(late_, *lane_, reaches_nothing_);
+  const std::vector<char> on_device = Numbers(1500, 9);
+  std::vector<char> on_host(1500);
+  std::vector<char> again(1500);
+  launcher.CopyToHost(on_host.data(), on_device.data(), 1500);
+  launcher.CopyToDevice(again.data(), on_host.data(), 1500);
+  late_.DoAll();
+  EXPECT_EQ(again, on_device);
+}
+
+TEST_F(SlabLauncherTest, EachWorkWaitsForWhatItsStreamWaitsFor) {
+  std::vector<char> source(1000, 'a');
+  std::vector<char> on_device(1000);
+  for (const char next : {'b', 'c'}) {
+    SlabLauncher launcher(late_, *lane_, reaches_nothing_);
+    late_.Fill(source.data(), static_cast<uint8_t>(next), 1000);
+    launcher.CopyToDevice(on_device.data(), source.data(), 1000);
+    late_.DoAll();
+    EXPECT_EQ(on_device, std::vector<char>(1000, next));
+  }
 }
 
 TEST_F(SlabLauncherTest, WhatTheDeviceReachesTakesNoDetour) {

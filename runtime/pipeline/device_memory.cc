@@ -107,16 +107,12 @@ int64_t ActivationTokens(const PipelineOptions& options) {
   return RoundUp(options.max_step_tokens + padding, kActivationAlignmentTokens);
 }
 
-// Tokens of the micro-batches that are kept at a place, of layers that keep by micro-batch.
-int64_t KeptTokens(const PipelineOptions& options, const DeviceMemoryMap& map, KeptPlace place) {
-  return options.CountKept(place, options.max_micro_batches) * map.micro_batch_tokens;
-}
-
 // Boundaries, what layers keep, and hidden gradients: of all micro-batches that live at once.
 void MapActivations(const ScheduleShape& shape, const PipelineOptions& options, int64_t token_bytes,
                     DeviceMemoryMap& map, Cursor& cursor) {
   const int64_t boundary_bytes = map.activation_tokens * token_bytes;
-  const int64_t kept_tokens = KeptTokens(options, map, KeptPlace::kDevice);
+  const int64_t kept_tokens =
+      options.CountKept(KeptPlace::kDevice, options.max_micro_batches) * map.micro_batch_tokens;
   const int last = shape.layer_count;
   map.boundaries.reserve(last + 1);
   map.kept.reserve(last + 1);
@@ -139,24 +135,23 @@ void MapActivations(const ScheduleShape& shape, const PipelineOptions& options, 
 // The ring of slots, and the host's parts.
 void MapStash(const ScheduleShape& shape, const PipelineOptions& options, int64_t token_bytes,
               DeviceMemoryMap& map, Cursor& cursor) {
-  std::vector<int64_t> host_parts(HostBoundaryPart(shape.head_unit()), 0);
+  std::vector<PinnedArena::Part> host_parts(HostBoundaryPart(shape.head_unit()));
   StashSizes& sizes = map.stash_sizes;
-  const int64_t kept_tokens = KeptTokens(options, map, KeptPlace::kHost);
+  const int kept_count = options.CountKept(KeptPlace::kHost, options.max_micro_batches);
   bool stashes = false;
   for (int unit = 1; unit <= shape.layer_count; ++unit) {
     if (shape.stashes_boundary(unit)) {
       stashes = true;
       sizes.boundary_bytes = RoundUp(map.micro_batch_tokens * token_bytes, kDeviceAlignmentBytes);
-      host_parts[HostBoundaryPart(options.stash_unit(unit))] = map.activation_tokens * token_bytes;
+      host_parts[HostBoundaryPart(options.stash_unit(unit))].piece_bytes =
+          map.activation_tokens * token_bytes;
     }
-    const int64_t kept_bytes =
-        options.kept_by_place(unit) ? kept_tokens * options.kept_bytes_of(unit) : 0;
-    if (kept_bytes > 0) {
+    if (kept_count > 0 && options.kept_by_place(unit)) {
       stashes = true;
-      sizes.kept_bytes =
-          std::max(sizes.kept_bytes, map.micro_batch_tokens * options.kept_bytes_of(unit));
-      int64_t& part = host_parts[HostKeptPart(options.stash_unit(unit))];
-      part = std::max(part, kept_bytes);
+      const int64_t kept_bytes = map.micro_batch_tokens * options.kept_bytes_of(unit);
+      sizes.kept_bytes = std::max(sizes.kept_bytes, kept_bytes);
+      PinnedArena::Part& part = host_parts[HostKeptPart(options.stash_unit(unit))];
+      part = {.piece_bytes = std::max(part.piece_bytes, kept_bytes), .piece_count = kept_count};
     }
   }
   if (!stashes) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "runtime/config/model_layout.h"
+#include "runtime/hoststore/pinned_arena.h"
 #include "runtime/pipeline/pipeline_options.h"
 #include "runtime/schedule/schedule.h"
 
@@ -80,10 +81,10 @@ struct DeviceMemoryMap {
   int64_t activation_tokens = 0;   // micro-batches whose boundaries live at once, aligned each
   DeviceBytes bytes;
 
-  // Bytes on the host, not of the arena: HostBoundaryPart and HostKeptPart of every unit below the
-  // head, of all activation tokens and of as many micro-batches as keep there. Empty when nothing
-  // is stashed. What they take is PinnedArena::Bytes.
-  std::vector<int64_t> host_parts;
+  // On the host, not of the arena: HostBoundaryPart and HostKeptPart of every unit below the head,
+  // of all activation tokens, and in a piece for each micro-batch that keeps there. Empty when
+  // nothing is stashed. What they take is PinnedArena::Bytes.
+  std::vector<PinnedArena::Part> host_parts;
 };
 
 inline int HostBoundaryPart(int unit) { return 2 * unit; }  // the input of the layer

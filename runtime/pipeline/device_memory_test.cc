@@ -184,9 +184,17 @@ TEST(DeviceMemoryTest, WhatGoesToTheHostLeavesSlotsOnTheDevice) {
   EXPECT_EQ(map.bytes.activations,
             plain.bytes.activations - 3 * boundary - 2 * kept_on_device + 3 * slot);
   EXPECT_EQ(map.stash_slots.size(), 3u);
-  EXPECT_EQ(std::accumulate(map.host_parts.begin(), map.host_parts.end(), int64_t{0}),
-            3 * boundary + 2 * kept);
-  EXPECT_EQ(map.host_parts[HostBoundaryPart(4)] + map.host_parts[HostKeptPart(3)], 0);
+  using Part = PinnedArena::Part;
+  const auto sum = [](const std::vector<Part>& parts) {
+    return std::accumulate(parts.begin(), parts.end(), int64_t{0}, [](int64_t sum, const Part& p) {
+      return sum + p.piece_count * p.piece_bytes;
+    });
+  };
+  EXPECT_EQ(sum(map.host_parts), 3 * boundary + 2 * kept);
+  EXPECT_EQ(map.host_parts[HostBoundaryPart(3)], (Part{boundary, 1}));
+  EXPECT_EQ(map.host_parts[HostKeptPart(2)], (Part{kept / 4, 4})) << "a piece for a micro-batch";
+  EXPECT_EQ(map.host_parts[HostBoundaryPart(4)].piece_bytes, 0);
+  EXPECT_EQ(map.host_parts[HostKeptPart(3)].piece_bytes, 0);
   // A layer never reads where it writes.
   EXPECT_EQ(map.boundaries[0].offset_bytes, map.boundaries[4].offset_bytes);
   EXPECT_EQ(map.boundaries[1].offset_bytes, map.hidden_gradients.offset_bytes);
@@ -194,18 +202,15 @@ TEST(DeviceMemoryTest, WhatGoesToTheHostLeavesSlotsOnTheDevice) {
 
   options.kept_places = SpreadKeptPlaces(/*count=*/4, /*on_host=*/2, /*on_device=*/1);
   const DeviceMemoryMap mixed = MapDeviceMemory(SmallLayout(false), options);
-  EXPECT_EQ(mixed.host_parts[HostKeptPart(1)], kept / 2);
+  EXPECT_EQ(mixed.host_parts[HostKeptPart(1)], (Part{kept / 4, 2}));
   EXPECT_EQ(mixed.kept[1].size_bytes, kept / 4);
   EXPECT_EQ(options.kept_share(1), 0.75);
   EXPECT_EQ(options.kept_share(3), 1);
 
   options.fold_stash_layers = 2;  // layer 3 writes where layer 1 does
   const DeviceMemoryMap folded = MapDeviceMemory(SmallLayout(false), options);
-  EXPECT_EQ(folded.host_parts[HostBoundaryPart(3)], 0);
+  EXPECT_EQ(folded.host_parts[HostBoundaryPart(3)].piece_bytes, 0);
   EXPECT_EQ(folded.bytes.total(), mixed.bytes.total());
-  const auto sum = [](const std::vector<int64_t>& parts) {
-    return std::accumulate(parts.begin(), parts.end(), int64_t{0});
-  };
   EXPECT_EQ(sum(folded.host_parts), sum(mixed.host_parts) - boundary);
 }
 

@@ -146,6 +146,7 @@ void FetchState(PipelineState& pipeline, int unit, Launcher& launcher) {
     CopyDown(store.moment1(unit), At<float>(pipeline, state.moment1), count, launcher);
     CopyDown(store.moment2(unit), At<float>(pipeline, state.moment2), count, launcher);
   }
+  launcher.FinishCopies();
 }
 
 absl::Status UpdateOnDevice(PipelineState& pipeline, const Operation& operation,
@@ -193,6 +194,7 @@ void StoreState(PipelineState& pipeline, const Operation& operation, Launcher& l
   if (!pipeline.options.on_device(unit)) {
     CopyDown(store.hi(unit) + part.first, part.hi, part.count, launcher);
   }
+  launcher.FinishCopies();
 }
 
 }  // namespace megatrain

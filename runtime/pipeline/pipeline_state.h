@@ -35,8 +35,8 @@ struct PipelineState {
   std::byte* device = nullptr;                    // the arena that `map` describes
   std::unique_ptr<PinnedArena> host_activations;  // map.host_parts; nullptr when there are none
   std::byte* host_results = nullptr;              // where a step's results go, by results_layout
-  std::unique_ptr<SlabPool> slabs;                // nullptr when copies reach all that they touch
-  int64_t update_count = 0;                       // steps that updated; the optimizer stream's own
+  std::unique_ptr<SlabPool> slabs;  // nullptr where copies reach the host's memory anyway
+  int64_t update_count = 0;         // steps that updated; the optimizer stream's own
 
   // Whether the device's copies reach the host memory at an address by themselves.
   bool reaches(const void* host) const {

@@ -71,23 +71,25 @@ absl::StatusOr<std::unique_ptr<StepPipeline>> StepPipeline::Create(const Parts& 
   return pipeline;
 }
 
+// The device's own comes last: pinned memory needs a little of it, which the arena would take.
 absl::Status StepPipeline::Allocate(const ByteProgress& progress) {
-  MT_ASSIGN_OR_RETURN(arena_, device_.Allocate(state_.map.bytes.total()));
   MT_ASSIGN_OR_RETURN(host_results_, device_.AllocateHost(state_.results_layout.size_bytes()));
-  state_.device = arena_->data();
   state_.host_results = host_results_->data();
   MT_RETURN_IF_ERROR(AllocateSlabs());
+  MT_RETURN_IF_ERROR(AllocateHostActivations(progress));
+  MT_ASSIGN_OR_RETURN(arena_, device_.Allocate(state_.map.bytes.total()));
+  state_.device = arena_->data();
+  return absl::OkStatus();
+}
+
+absl::Status StepPipeline::AllocateHostActivations(const ByteProgress& progress) {
   if (!state_.map.host_parts.empty()) {
     PagePinner* const pinner = state_.options.pin == PinMode::kSlabs ? nullptr : pinner_;
     MT_ASSIGN_OR_RETURN(
         state_.host_activations,
         PinnedArena::Create(state_.map.host_parts, state_.pool.thread_count(), pinner, progress));
   }
-  absl::Status refusal = state_.store.pin_refusal();
-  refusal.Update(host_activations().refusal);
-  if (state_.options.pin == PinMode::kAuto && refusal.ok()) {
-    state_.slabs.reset();
-  }
+  const absl::Status refusal = PinRefusal();
   return state_.options.pin == PinMode::kFull && !refusal.ok()
              ? absl::Status(refusal.code(),
                             absl::StrCat(std::string(refusal.message()),
@@ -95,13 +97,13 @@ absl::Status StepPipeline::Allocate(const ByteProgress& progress) {
              : absl::OkStatus();
 }
 
-// Before anything else that may be refused, so that slabs are there when it is. Without them the
-// driver finds a way of its own, a slower one: that ends no job which leaves the choice open.
+// Also where all that crosses in a step is pinned: what crosses between steps, when states come to
+// the device and leave it for a checkpoint, need not be. Before anything else that may be refused,
+// so that slabs are there when it is. Without them the driver finds a way of its own, a slower one:
+// that ends no job which leaves the choice open.
 absl::Status StepPipeline::AllocateSlabs() {
   const PinMode pin = state_.options.pin;
-  const bool may_need = pin == PinMode::kAuto && pinner_ != nullptr &&
-                        !(state_.store.pin_refusal().ok() && state_.map.host_parts.empty());
-  if (pin != PinMode::kSlabs && !may_need) {
+  if (pin != PinMode::kSlabs && pinner_ == nullptr) {
     return absl::OkStatus();
   }
   auto slabs = SlabPool::Create(device_, state_.layout, state_.pool.thread_count());
@@ -112,9 +114,20 @@ absl::Status StepPipeline::AllocateSlabs() {
   return absl::OkStatus();
 }
 
+// Why not all that crosses in a step is pinned.
+absl::Status StepPipeline::PinRefusal() const {
+  absl::Status refusal = state_.store.pin_refusal();
+  refusal.Update(host_activations().refusal);
+  return refusal;
+}
+
+bool StepPipeline::uses_slabs() const {
+  return state_.slabs != nullptr && (state_.options.pin == PinMode::kSlabs || !PinRefusal().ok());
+}
+
 int64_t StepPipeline::host_bytes() const {
   return PinnedArena::Bytes(state_.map.host_parts) +
-         (uses_slabs() ? SlabPool::Bytes(state_.layout) : 0);
+         (state_.slabs != nullptr ? SlabPool::Bytes(state_.layout) : 0);
 }
 
 StepPipeline::HostActivations StepPipeline::host_activations() const {

@@ -104,8 +104,8 @@ class StepPipeline {
   };
   HostActivations host_activations() const;
 
-  // Whether copies go through slabs, some or all.
-  bool uses_slabs() const { return state_.slabs != nullptr; }
+  // Whether copies of a step go through slabs, some or all.
+  bool uses_slabs() const;
 
   // By StreamKind; cumulative since Create.
   std::array<StreamFigures, kStreamCount> Figures() const;
@@ -118,6 +118,8 @@ class StepPipeline {
 
   absl::Status Allocate(const ByteProgress& progress);
   absl::Status AllocateSlabs();
+  absl::Status AllocateHostActivations(const ByteProgress& progress);
+  absl::Status PinRefusal() const;
   // Copies what stays on the device of every unit there, or back to the store.
   absl::Status BringStates(Launcher& launcher);
   absl::Status FetchStates(Launcher& launcher);

@@ -132,8 +132,8 @@ void StepRun::CopyActivations(const Operation& operation, Launcher& launcher) {
   }
   if (state_.options.kept_place(unit, operation.micro_batch) == KeptPlace::kHost) {
     const int64_t tokens = RoundUpTokens(micro_batch_tokens(operation));
-    copy(StashedKept(operation.stash_slot),
-         host.data(HostKeptPart(host_unit)) + KeptOffsetBytes(operation),
+    const int piece = state_.options.CountKept(KeptPlace::kHost, operation.micro_batch);
+    copy(StashedKept(operation.stash_slot), host.data(HostKeptPart(host_unit), piece),
          tokens * state_.options.kept_bytes_of(unit));
   }
 }
@@ -213,6 +213,7 @@ void StepRun::DownloadGradients(const Operation& operation, Launcher& launcher) 
   const HostStore::Access access = state_.store.BeginAccess(unit);
   launcher.CopyToHost(state_.store.gradient(unit), Gradients(operation.gradient_slot),
                       state_.layout.units[unit].element_count * state_.store.gradient_bytes());
+  launcher.FinishCopies();
 }
 
 void StepRun::TakeResults() {
@@ -336,14 +337,13 @@ std::byte* StepRun::StashedKept(int stash_slot) {
   return At(state_.map.stash_slots[stash_slot]) + state_.map.stash_sizes.boundary_bytes;
 }
 
-// Where what a layer keeps of a micro-batch begins in its part of the device, or of the host.
+// Where what a layer keeps of a micro-batch begins in its part of the device.
 int64_t StepRun::KeptOffsetBytes(const Operation& operation) const {
   const PipelineOptions& options = state_.options;
   const int unit = operation.unit;
   const int64_t token = options.kept_by_place(unit)
                             ? state_.map.micro_batch_tokens *
-                                  options.CountKept(options.kept_place(unit, operation.micro_batch),
-                                                    operation.micro_batch)
+                                  options.CountKept(KeptPlace::kDevice, operation.micro_batch)
                             : activation_starts_[operation.activation_slot];
   return token * options.kept_bytes_of(unit);
 }

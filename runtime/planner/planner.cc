@@ -84,10 +84,9 @@ int64_t Sum(const std::vector<MemoryItem>& items) {
   return total;
 }
 
-// Slabs are there when they are asked for, and on a GPU when the system may refuse to pin.
+// Slabs are there when they are asked for, and always on a GPU: for what is not pinned.
 int64_t SlabBytes(const ModelLayout& layout, const JobShape& shape, Backend backend) {
-  const bool may_need = backend == Backend::kCuda && shape.pin == PinMode::kAuto;
-  return shape.pin == PinMode::kSlabs || may_need ? SlabPool::Bytes(layout) : 0;
+  return shape.pin == PinMode::kSlabs || backend == Backend::kCuda ? SlabPool::Bytes(layout) : 0;
 }
 
 // But for the CPU backend's device arena.

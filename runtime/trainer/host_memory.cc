@@ -31,7 +31,8 @@ std::string PagesText(const HostStore::PopulateReport& report) {
              : absl::StrFormat("%.0f %% of it in huge pages, the rest in %s", huge_share, small);
 }
 
-// What copies of memory that is not pinned are slower by.
+// What copies of memory that is not pinned are slower by. Before the pipeline has the memory that
+// measuring takes.
 std::string CostText(ModelSession& session) {
   const absl::StatusOr<ModelSession::CopySpeeds> speeds = session.MeasureCopies();
   return speeds.ok() ? absl::StrFormat("at %.1f GB/s instead of %.1f GB/s", speeds->pageable / 1e9,
@@ -48,12 +49,13 @@ struct PartlyPinned {
   const absl::Status& refusal;
 };
 
-std::string RefusalText(ModelSession& session, const PartlyPinned& memory,
-                        const std::string& took) {
+// `cost` says how the rest crosses.
+std::string RefusalText(const PartlyPinned& memory, const std::string& took,
+                        const std::string& cost) {
   return absl::StrCat(FormatBytes(memory.pinned_bytes), " of the ", FormatBytes(memory.size_bytes),
                       " ", memory.what, " pinned", took,
                       "; then refused: ", std::string(memory.refusal.message()),
-                      "; the rest crosses ", CostText(session));
+                      "; the rest crosses ", cost);
 }
 
 }  // namespace
@@ -89,12 +91,11 @@ absl::Status PinMemory(ModelSession& session, const PipelineOptions& options,
     progress.Log(absl::StrCat("host memory: ", FormatBytes(report.pinned_bytes),
                               ", all that crosses the bus, pinned", took));
   } else if (options.pin == PinMode::kAuto) {
-    progress.Log(absl::StrCat("host memory: ", RefusalText(session,
-                                                           {.what = "that cross the bus",
+    progress.Log(absl::StrCat("host memory: ", RefusalText({.what = "that cross the bus",
                                                             .pinned_bytes = report.pinned_bytes,
                                                             .size_bytes = report.requested_bytes,
                                                             .refusal = report.refusal},
-                                                           took)));
+                                                           took, CostText(session))));
   }
   return absl::OkStatus();
 }
@@ -110,15 +111,17 @@ absl::Status StartPipeline(ModelSession& session, const PipelineOptions& options
   }
   const std::string took = absl::StrCat(" in ", SecondsText(progress.Now() - start));
   const std::string pinned = host.pinned_bytes > 0 ? ", pinned" : ", prepared";
-  progress.Log(absl::StrCat("host memory for activations: ",
-                            host.refusal.ok()
-                                ? absl::StrCat(FormatBytes(host.size_bytes), pinned, took)
-                                : RefusalText(session,
-                                              {.what = "for them",
-                                               .pinned_bytes = host.pinned_bytes,
-                                               .size_bytes = host.size_bytes,
-                                               .refusal = host.refusal},
-                                              took)));
+  progress.Log(absl::StrCat(
+      "host memory for activations: ",
+      host.refusal.ok()
+          ? absl::StrCat(FormatBytes(host.size_bytes), pinned, took)
+          : RefusalText({.what = "for them",
+                         .pinned_bytes = host.pinned_bytes,
+                         .size_bytes = host.size_bytes,
+                         .refusal = host.refusal},
+                        took,
+                        session.pipeline().uses_slabs() ? "through slabs"
+                                                        : "as the driver does it, more slowly")));
   return absl::OkStatus();
 }
 

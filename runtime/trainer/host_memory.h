@@ -22,7 +22,7 @@ absl::Status PinMemory(ModelSession& session, const PipelineOptions& options,
                        JobProgress& progress);
 
 // Starts the pipeline, with host memory for activations where the placement has some there: the log
-// says how much it is, and, where it is not pinned, why and what that costs, as above. Errors as
+// says how much it is, and, where it is not pinned, why and how it crosses instead. Errors as
 // StepPipeline::Create, or CANCELLED.
 absl::Status StartPipeline(ModelSession& session, const PipelineOptions& options,
                            JobProgress& progress);

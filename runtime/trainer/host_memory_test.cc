@@ -1,24 +1,35 @@
 // What a job tells of its host memory, on a device whose pinner refuses at some point: processors,
 // with a count of what is pinned.
 
+#include "runtime/trainer/host_memory.h"
+
 #include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/posix_file_system.h"
+#include "runtime/config/model_config.h"
+#include "runtime/config/shapes.h"
 #include "runtime/data/prepared_data_for_test.h"
 #include "runtime/hoststore/page_pinner.h"
+#include "runtime/model/layer_template.h"
 #include "runtime/pipeline/pipeline_options.h"
+#include "runtime/planner/machine.h"
+#include "runtime/planner/planner.h"
 #include "runtime/trainer/compute_backend.h"
 #include "runtime/trainer/cpu_backend.h"
+#include "runtime/trainer/job_progress.h"
+#include "runtime/trainer/model_session.h"
 #include "runtime/trainer/recording_observer.h"
 #include "runtime/trainer/toy_model_for_test.h"
 #include "runtime/trainer/trainer.h"
+#include "runtime/trainer/watchdog.h"
 
 namespace megatrain {
 namespace {
@@ -131,6 +142,27 @@ TEST_F(HostMemoryTest, WithSlabsNothingIsPinnedAndNoBitChanges) {
   for (size_t i = 0; i < pinned.size(); ++i) {
     EXPECT_EQ(pageable[i].loss, pinned[i].loss) << i;
   }
+}
+
+TEST_F(HostMemoryTest, ActivationsThatAreNotPinnedAreToldOf) {
+  const ModelConfig config = ShapeByName("tiny").value();
+  Plan plan = PlanJob(config, {.batch_rows = 2, .max_sequence_length = 8},
+                      {.backend = Backend::kCpu, .host_available_bytes = int64_t{1} << 40});
+  const auto session =
+      *ModelSession::Create(config,
+                            {.optimizer_threads = 1,
+                             .templates = {.dtype = ComputeDtype::kFloat32, .limits = plan.limits}},
+                            backend_, clock_);
+  plan.pipeline.boundary_on_host.assign(session->layout().units.size(), true);
+  RecordingObserver observer;
+  Watchdog watchdog(clock_, absl::Hours(1), /*on_stall=*/[](const std::string&) {});
+  JobProgress progress(clock_, observer, watchdog);
+  const absl::Status status = StartPipeline(*session, plan.pipeline, progress);
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_THAT(observer.log,
+              ContainsRegex("host memory for activations: 0.0 MiB of the [0-9.]+ MiB for them "
+                            "pinned in [0-9.]+ s; then refused: no more pages for you; the rest "
+                            "crosses through slabs"));
 }
 
 TEST_F(HostMemoryTest, AJobThatInsistsOnPinnedMemoryEndsWithoutIt) {
