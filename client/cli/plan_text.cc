@@ -28,7 +28,7 @@ std::string InWords(const std::string& name) {
       {"stashed_activations", "activations that wait for their backward, pinned"},
       {"states", "AdamW's state of units that are updated there"},
       {"workspace", "scratch memory of kernels"},
-      {"kept_gradients", "gradients that the host has no room for (the engine cannot do that yet)"},
+      {"kept_gradients", "gradients that wait there, not on the host, for the norm of all"},
       {"optimizer_states", "optimizer states"},
       {"boundaries", "inputs of layers"},
       {"device", "on the GPU"},

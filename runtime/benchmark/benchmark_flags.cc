@@ -24,6 +24,10 @@ void AddPlacementFlags(CLI::App& app, BenchmarkFlags& flags) {
   app.add_option("--bus-update-units", flags.bus_update_units,
                  "Units that stream and are updated over the bus; -1: the planner's choice")
       ->check(CLI::Range(-1, 1000));
+  app.add_option("--kept-gradient-units", flags.kept_gradient_units,
+                 "Of these, units whose gradient waits for the norm on the device; -1: the "
+                 "planner's choice")
+      ->check(CLI::Range(-1, 1000));
   app.add_option("--host-boundary-layers", flags.host_boundary_layers,
                  "Layers whose input waits on the host for backward; -1: the planner's choice")
       ->check(CLI::Range(-1, 1000));

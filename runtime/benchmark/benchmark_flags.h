@@ -22,14 +22,15 @@ struct BenchmarkFlags {
   int64_t warm_up = 3;
   int64_t profile_steps = 0;
   double time_limit_seconds = 0;  // from the start to the end of the timed steps; 0: none
-  double hbm_limit_gib = 0;   // 0: what there is
-  double host_limit_gib = 0;  // the same
+  double hbm_limit_gib = 0;       // 0: what there is
+  double host_limit_gib = 0;      // the same
   std::string order = "auto";
   std::string keep = "auto";
   std::string weights = "auto";
   int device_state_units = -1;       // -1: chosen, as below
   int device_weight_units = -1;      // whose states alone pass over the bus
   int bus_update_units = -1;         // of those that stream
+  int kept_gradient_units = -1;      // of these: the gradient waits on the device
   int host_boundary_layers = -1;     // whose inputs wait on the host for backward
   int host_kept_micro_batches = -1;  // of which layers keep everything there
   int weight_slots = 0;              // 0: chosen

@@ -14,6 +14,7 @@
 #include "runtime/benchmark/benchmark_setup.h"
 #include "runtime/benchmark/random_model.h"
 #include "runtime/benchmark/result_line.h"
+#include "runtime/pipeline/pipeline_options.h"
 #include "runtime/planner/model_flops.h"
 #include "runtime/planner/planner.h"
 #include "runtime/trainer/measure_machine.h"
@@ -219,6 +220,7 @@ absl::StatusOr<std::unique_ptr<ModelSession>> StartSession(const BenchmarkFlags&
                                          .limits = {.tokens = options.max_micro_batch_tokens,
                                                     .document_tokens = setup.step.row_tokens,
                                                     .documents = setup.placement.micro_batch_rows}},
+                           .host_gradients = HostGradients(options),
                            .fold_layers = setup.fold_layers,
                            .layers_per_unit = setup.layers_per_unit},
                           parts.backend, parts.clock));

@@ -89,6 +89,12 @@ TEST(BenchmarkRunTest, LossesDoNotDependOnThePlacement) {
       [](BenchmarkFlags& flags) {
         flags.device_state_units = flags.device_weight_units = 0;
         flags.bus_update_units = 2;
+        flags.kept_gradient_units = 0;
+      },
+      [](BenchmarkFlags& flags) {
+        flags.device_state_units = flags.device_weight_units = 0;
+        flags.bus_update_units = 3;
+        flags.kept_gradient_units = 2;
       },
       [](BenchmarkFlags& flags) {
         flags.order = "layer_major";

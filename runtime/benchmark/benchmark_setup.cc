@@ -102,6 +102,7 @@ void LeaveOut(const BenchmarkFlags& flags, PlacementRequest& request) {
     request.device_state_units = 0;
     request.device_weight_units = 0;
     request.bus_update_units = 0;
+    request.kept_gradient_units = 0;
   }
   if (flags.leaves_out(kWithoutKeptActivations)) {
     request.keep_level = KeepLevel::kNothing;
@@ -112,27 +113,36 @@ PinMode PinByName(std::string_view name) {
   return name == "full" ? PinMode::kFull : name == "slabs" ? PinMode::kSlabs : PinMode::kAuto;
 }
 
+// Under the placement, if there is one yet.
+HostStore::Options StoreOptions(const BenchmarkSetup& setup) {
+  return {.gradient_bytes = static_cast<int>(SizeBytes(setup.compute.dtype)),
+          .gradients = HostGradients(setup.placement.pipeline),
+          .fold_layers = setup.fold_layers};
+}
+
 int64_t StoreBytes(const BenchmarkSetup& setup) {
-  const HostStore::Options options{
-      .gradient_bytes = static_cast<int>(SizeBytes(setup.compute.dtype)),
-      .fold_layers = setup.fold_layers};
   int64_t sum = 0;
-  for (const auto& [plane, size_bytes] : HostStore::Bytes(setup.layout, options)) {
+  for (const auto& [plane, size_bytes] : HostStore::Bytes(setup.layout, StoreOptions(setup))) {
     sum += size_bytes;
   }
   return sum;
 }
 
+// What of the host is taken whatever the placement; gradients may lie elsewhere.
+int64_t LeastHostBytes(const BenchmarkSetup& setup) {
+  return StoreBytes(setup) - HostStore::GradientBytes(setup.layout, StoreOptions(setup)) +
+         SlabPool::Bytes(setup.layout);
+}
+
 PlacementRequest RequestOf(const BenchmarkFlags& flags, const BenchmarkSetup& setup,
                            const BenchmarkMachine& machine) {
-  PlacementRequest request{
-      .step = setup.step,
-      .compute_dtype = setup.compute.dtype,
-      .device_bytes = machine.device_bytes,
-      .host_bytes = machine.host_bytes - StoreBytes(setup) - SlabPool::Bytes(setup.layout),
-      .micro_batch_rows = flags.micro_batch_tokens / flags.sequence_length,
-      .keep_level = KeepByName(flags.keep),
-      .fold_stash_layers = flags.folded_store};
+  PlacementRequest request{.step = setup.step,
+                           .compute_dtype = setup.compute.dtype,
+                           .device_bytes = machine.device_bytes,
+                           .host_bytes = machine.host_bytes - LeastHostBytes(setup),
+                           .micro_batch_rows = flags.micro_batch_tokens / flags.sequence_length,
+                           .keep_level = KeepByName(flags.keep),
+                           .fold_layers = flags.folded_store};
   if (setup.compute.backend == Backend::kCpu) {
     request.keep_level = KeepLevel::kNothing;  // its templates keep nothing
   }
@@ -146,6 +156,7 @@ PlacementRequest RequestOf(const BenchmarkFlags& flags, const BenchmarkSetup& se
   request.device_state_units = CountOf(flags.device_state_units);
   request.device_weight_units = CountOf(flags.device_weight_units);
   request.bus_update_units = CountOf(flags.bus_update_units);
+  request.kept_gradient_units = CountOf(flags.kept_gradient_units);
   request.host_boundary_layers = CountOf(flags.host_boundary_layers);
   request.host_kept_micro_batches = CountOf(flags.host_kept_micro_batches);
   request.weight_slot_count = flags.weight_slots;
@@ -182,7 +193,8 @@ BenchmarkSetting SettingOf(const BenchmarkFlags& flags, const BenchmarkSetup& se
   };
   setting.device_state_units = units_at(UpdatePlacement::kDevice);
   setting.device_weight_units = units_at(UpdatePlacement::kOverBusResident);
-  setting.bus_update_units = units_at(UpdatePlacement::kOverBus);
+  setting.kept_gradient_units = units_at(UpdatePlacement::kOverBusKeptGradient);
+  setting.bus_update_units = units_at(UpdatePlacement::kOverBus) + setting.kept_gradient_units;
   setting.host_boundary_layers =
       std::count(options.boundary_on_host.begin(), options.boundary_on_host.end(), true);
   setting.host_kept_micro_batches =
@@ -212,8 +224,7 @@ absl::StatusOr<BenchmarkSetup> SetUpBenchmark(const BenchmarkFlags& flags,
   setup.layout = GroupLayers(MakeModelLayout(setup.config), setup.layers_per_unit);
   setup.compute = ComputeSettingOf(flags, machine.backend);
   setup.step = {.rows = flags.tokens / flags.sequence_length, .row_tokens = flags.sequence_length};
-  if (const int64_t needed_bytes = StoreBytes(setup) + SlabPool::Bytes(setup.layout);
-      needed_bytes > machine.host_bytes) {
+  if (const int64_t needed_bytes = LeastHostBytes(setup); needed_bytes > machine.host_bytes) {
     return absl::ResourceExhaustedError(
         absl::StrCat("the host store takes ", FormatBytes(needed_bytes), " of ",
                      FormatBytes(machine.host_bytes), " of host memory: fold it (--folded-store)"));

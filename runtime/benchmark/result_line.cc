@@ -72,6 +72,7 @@ void AddSetting(const BenchmarkSetting& setting, nlohmann::ordered_json& line) {
   line["device_state_units"] = setting.device_state_units;
   line["device_weight_units"] = setting.device_weight_units;
   line["bus_update_units"] = setting.bus_update_units;
+  line["kept_gradient_units"] = setting.kept_gradient_units;
   line["units"] = setting.units;
   line["host_boundary_layers"] = setting.host_boundary_layers;
   line["host_kept_micro_batches"] = setting.host_kept_micro_batches;
@@ -176,7 +177,8 @@ std::string ToText(const BenchmarkSetting& setting, const BenchmarkFigures& figu
   absl::StrAppendFormat(
       &text,
       "  %s, %s attention, %s, keeps %s, weights %s in %d slots; of %d units %d are updated on the "
-      "device, %d there with their states passing, %d over the bus; of %d "
+      "device, %d there with their states passing, %d over the bus (%d keep their gradient there); "
+      "of %d "
       "layers %d inputs, of a step %d micro-batches wait on the host%s%s%s; device %.2f GiB "
       "planned, "
       "%.2f GiB "
@@ -184,7 +186,8 @@ std::string ToText(const BenchmarkSetting& setting, const BenchmarkFigures& figu
       setting.compute_dtype, setting.attention, setting.order, setting.keep,
       setting.resident_weights ? "resident" : "streamed", setting.weight_slots, setting.units,
       setting.device_state_units, setting.device_weight_units, setting.bus_update_units,
-      setting.layers, setting.host_boundary_layers, setting.host_kept_micro_batches,
+      setting.kept_gradient_units, setting.layers, setting.host_boundary_layers,
+      setting.host_kept_micro_batches,
       setting.without.empty() ? ""
                               : absl::StrCat("; without ", absl::StrJoin(setting.without, ",")),
       setting.folded ? ", folded store: speed only, nothing is learned" : "",

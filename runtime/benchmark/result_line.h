@@ -38,6 +38,7 @@ struct BenchmarkSetting {
   int64_t device_state_units = 0;   // of `units`, as the next two
   int64_t device_weight_units = 0;  // whose states pass over the bus
   int64_t bus_update_units = 0;     // that stream and are updated over the bus
+  int64_t kept_gradient_units = 0;  // of these: the gradient waits on the device
   int64_t units = 0;
   int64_t host_boundary_layers = 0;
   int64_t host_kept_micro_batches = 0;

@@ -43,6 +43,16 @@ class DeviceMath {
   // fp32 to the nearest bf16, ties to even, packed to the front of the same memory. NaN stays NaN.
   virtual absl::Status RoundToBfloat16InPlace(float* values, int64_t count, Launcher& launcher) = 0;
 
+  // Copies an fp32 gradient, rounded as above where `form` is kBfloat16, or as it is where that is
+  // kFloat32. The two do not overlap.
+  struct GradientCopy {
+    const float* values;
+    void* copy;
+    GradientForm form;
+    int64_t count;
+  };
+  virtual absl::Status CopyGradient(const GradientCopy& gradient, Launcher& launcher) = 0;
+
   // *first_row = the first row with an infinity or NaN, or -1. `values` is [rows, width], of
   // element_bytes 2 (bf16) or 4 (fp32).
   struct Rows {

@@ -18,6 +18,8 @@ namespace {
 
 constexpr const char* kPlaneNames[] = {"weights_hi", "weights_lo", "adam_m", "adam_v", "gradients"};
 
+constexpr int kGradientPlane = static_cast<int>(HostStore::Plane::kGradient);
+
 int ElementBytes(int plane, const HostStore::Options& options) {
   const int bytes[] = {sizeof(uint16_t), sizeof(int16_t), sizeof(float), sizeof(float),
                        options.gradient_bytes};
@@ -50,12 +52,28 @@ std::vector<int> ShownUnits(const ModelLayout& layout, int fold_layers) {
 std::vector<PageArena::Part> Parts(const ModelLayout& layout, int plane,
                                    const HostStore::Options& options) {
   const std::vector<int> shown = ShownUnits(layout, options.fold_layers);
+  std::vector<bool> has_memory(layout.units.size(), true);
+  if (plane == kGradientPlane && !options.gradients.empty()) {
+    has_memory.assign(layout.units.size(), false);
+    for (size_t unit = 0; unit < layout.units.size(); ++unit) {
+      has_memory[shown[unit]] = has_memory[shown[unit]] || options.gradients[unit];
+    }
+  }
   std::vector<PageArena::Part> parts;
   for (size_t unit = 0; unit < layout.units.size(); ++unit) {
     const int64_t bytes = layout.units[unit].element_count * ElementBytes(plane, options);
-    parts.push_back({.size_bytes = RoundUpToPage(bytes), .shows = shown[unit]});
+    parts.push_back(
+        {.size_bytes = has_memory[shown[unit]] ? RoundUpToPage(bytes) : 0, .shows = shown[unit]});
   }
   return parts;
+}
+
+int64_t OwnBytes(const std::vector<PageArena::Part>& parts) {
+  int64_t total = 0;
+  for (size_t unit = 0; unit < parts.size(); ++unit) {
+    total += parts[unit].shows == static_cast<int>(unit) ? parts[unit].size_bytes : 0;
+  }
+  return total;
 }
 
 absl::Status CheckFolding(const ModelLayout& layout, int fold_layers) {
@@ -102,6 +120,7 @@ absl::StatusOr<std::unique_ptr<HostStore>> HostStore::Create(const ModelLayout& 
   MT_CHECK(options.gradient_bytes == 2 || options.gradient_bytes == 4);
   MT_CHECK(options.fold_layers >= 0);
   MT_CHECK(!layout.units.empty());
+  MT_CHECK(options.gradients.empty() || options.gradients.size() == layout.units.size());
   MT_RETURN_IF_ERROR(CheckFolding(layout, options.fold_layers));
   const int protection = options.protect_idle_units ? PROT_NONE : PROT_READ | PROT_WRITE;
   auto store =
@@ -122,14 +141,13 @@ std::vector<std::pair<std::string, int64_t>> HostStore::Bytes(const ModelLayout&
                                                               Options options) {
   std::vector<std::pair<std::string, int64_t>> bytes;
   for (int plane = 0; plane < kPlaneCount; ++plane) {
-    const std::vector<PageArena::Part> parts = Parts(layout, plane, options);
-    int64_t total = 0;
-    for (size_t unit = 0; unit < parts.size(); ++unit) {
-      total += parts[unit].shows == static_cast<int>(unit) ? parts[unit].size_bytes : 0;
-    }
-    bytes.emplace_back(kPlaneNames[plane], total);
+    bytes.emplace_back(kPlaneNames[plane], OwnBytes(Parts(layout, plane, options)));
   }
   return bytes;
+}
+
+int64_t HostStore::GradientBytes(const ModelLayout& layout, const Options& options) {
+  return OwnBytes(Parts(layout, kGradientPlane, options));
 }
 
 HostStore::~HostStore() {
@@ -140,6 +158,7 @@ HostStore::~HostStore() {
 
 void* HostStore::At(Plane plane, int unit) {
   MT_CHECK(unit >= 0 && unit < unit_count());
+  MT_CHECK(arena(plane).size_bytes(unit) > 0);
   return arena(plane).data(unit);
 }
 

@@ -29,6 +29,7 @@ class HostStore {
  public:
   struct Options {
     int gradient_bytes = 4;           // of an element: 4 is fp32, 2 is bf16
+    std::vector<bool> gradients;      // by unit, whether it has memory for them; empty: all have
     bool protect_idle_units = false;  // no page can be read or written outside an Access
 
     // Above 0: only the first so many decoder layers have memory, and later ones are these in turn.
@@ -42,6 +43,9 @@ class HostStore {
   // are to share memory differ in size.
   static absl::StatusOr<std::unique_ptr<HostStore>> Create(const ModelLayout& layout,
                                                            Options options);
+
+  // What the plane of gradients takes of that, among options that differ in nothing else.
+  static int64_t GradientBytes(const ModelLayout& layout, const Options& options);
 
   // What Create takes, by kind of plane: weights_hi, weights_lo, adam_m, adam_v, gradients.
   static std::vector<std::pair<std::string, int64_t>> Bytes(const ModelLayout& layout,
@@ -77,7 +81,12 @@ class HostStore {
   int16_t* lo(int unit) { return static_cast<int16_t*>(At(Plane::kLo, unit)); }
   float* moment1(int unit) { return static_cast<float*>(At(Plane::kMoment1, unit)); }
   float* moment2(int unit) { return static_cast<float*>(At(Plane::kMoment2, unit)); }
-  void* gradient(int unit) { return At(Plane::kGradient, unit); }  // float or bf16
+  void* gradient(int unit) { return At(Plane::kGradient, unit); }  // float or bf16; see below
+
+  // Whether the unit has memory for its gradient; else nobody asks where that is.
+  bool has_gradient(int unit) const {
+    return arenas_[static_cast<int>(Plane::kGradient)]->size_bytes(unit) > 0;
+  }
 
   // Whether the memory at an address is pinned; and why Pin did not pin all, OK when it did or was
   // not called.

@@ -192,6 +192,43 @@ TEST(HostStoreTest, AFoldedStoreTakesTheMemoryOfItsFirstLayers) {
   EXPECT_EQ(report->size_bytes, 5 * 16 * 4096);
 }
 
+TEST(HostStoreTest, UnitsWhoseGradientWaitsElsewhereTakeNoMemoryForIt) {
+  const ModelLayout layout = LayersOf(3, 4096);
+  const HostStore::Options options = {.gradient_bytes = 2,
+                                      .gradients = {true, false, true, false, false}};
+  EXPECT_EQ(HostStore::GradientBytes(layout, options), 2 * 2 * 4096);
+  EXPECT_EQ(HostStore::Bytes(layout, options).back(),
+            std::make_pair(std::string("gradients"), int64_t{2} * 2 * 4096));
+  auto store = Make(layout, options);
+  const auto report = store->Populate(1, /*progress=*/{});
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->size_bytes, (5 * 12 + 2 * 2) * 4096);
+  for (int unit = 0; unit < 5; ++unit) {
+    const auto access = store->BeginAccess(unit);
+    EXPECT_EQ(store->has_gradient(unit), options.gradients[unit]) << unit;
+    store->moment2(unit)[4095] = 1;
+  }
+  static_cast<uint16_t*>(store->gradient(2))[4095] = 1;
+  EXPECT_DEATH(store->gradient(1), "");
+}
+
+TEST(HostStoreTest, AFoldedLayerHasMemoryForAGradientThatAnyOfItsLayersNeeds) {
+  const ModelLayout layout = LayersOf(4, 4096);
+  const HostStore::Options options = {.gradient_bytes = 2,
+                                      .gradients = {false, false, false, false, true, false},
+                                      .fold_layers = 2};
+  EXPECT_EQ(HostStore::GradientBytes(layout, options), 2 * 4096);
+  EXPECT_TRUE(Make(layout, options)->has_gradient(2));
+}
+
+TEST(HostStoreTest, NoGradientAtAllNeedsNoMemory) {
+  auto store =
+      Make(LayersOf(1, 64), {.gradients = {false, false, false}, .protect_idle_units = true});
+  EXPECT_TRUE(store->Populate(1, /*progress=*/{}).ok());
+  const auto access = store->BeginAccess(1);
+  EXPECT_FALSE(store->has_gradient(1));
+}
+
 TEST(HostStoreTest, LayersThatDifferCannotBeFolded) {
   const auto store = HostStore::Create(LayoutOf({64, 64, 128}), {.fold_layers = 2});
   EXPECT_EQ(store.status().code(), absl::StatusCode::kInvalidArgument);

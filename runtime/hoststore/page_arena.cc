@@ -42,11 +42,13 @@ PageArena::PageArena(std::vector<Part> parts) : parts_(std::move(parts)) {
     offsets_.push_back(owns(part) ? size_bytes_ : offsets_[shown]);
     size_bytes_ += owns(part) ? parts_[part].size_bytes : 0;
   }
-  MT_CHECK(size_bytes_ > 0);
 }
 
 absl::StatusOr<std::unique_ptr<PageArena>> PageArena::Map(std::vector<Part> parts, int protection) {
   auto arena = std::unique_ptr<PageArena>(new PageArena(std::move(parts)));
+  if (arena->size_bytes_ == 0) {
+    return arena;
+  }
   void* data = mmap(nullptr, arena->size_bytes_, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (data == MAP_FAILED) {
     return NoRoom(arena->size_bytes_);
@@ -66,7 +68,7 @@ PageArena::~PageArena() {
 }
 
 void PageArena::Protect(int part, int protection) {
-  MT_CHECK(mprotect(data(part), size_bytes(part), protection) == 0);
+  MT_CHECK(size_bytes(part) == 0 || mprotect(data(part), size_bytes(part), protection) == 0);
 }
 
 absl::Status PageArena::Populate(int part, int64_t offset_bytes, int64_t size_bytes) {

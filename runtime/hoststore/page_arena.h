@@ -21,7 +21,7 @@ class PageArena {
     int shows;  // its own number, or that of an earlier part of the same size which shows itself
   };
 
-  // Of at least one byte. `protection` as for mmap. RESOURCE_EXHAUSTED when the system has no room.
+  // Parts may be empty. `protection` as for mmap. RESOURCE_EXHAUSTED when the system has no room.
   static absl::StatusOr<std::unique_ptr<PageArena>> Map(std::vector<Part> parts, int protection);
 
   ~PageArena();

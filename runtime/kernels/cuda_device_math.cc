@@ -3,6 +3,7 @@
 #include <cuda_runtime_api.h>
 
 #include "runtime/kernels/adamw_kernel.h"
+#include "runtime/kernels/cuda_status.h"
 #include "runtime/kernels/gradient_math.h"
 #include "runtime/kernels/split_float_kernel.h"
 #include "runtime/optimizer/adamw_step.h"
@@ -46,6 +47,17 @@ absl::Status CudaDeviceMath::SumOfSquares(const float* values, int64_t count, do
 absl::Status CudaDeviceMath::RoundToBfloat16InPlace(float* values, int64_t count,
                                                     Launcher& launcher) {
   return LaunchRoundToBfloat16InPlace(values, count, StreamOf(launcher));
+}
+
+absl::Status CudaDeviceMath::CopyGradient(const GradientCopy& gradient, Launcher& launcher) {
+  if (gradient.form == GradientForm::kFloat32) {
+    return CudaStatus(
+        cudaMemcpyAsync(gradient.copy, gradient.values, gradient.count * sizeof(float),
+                        cudaMemcpyDeviceToDevice, StreamOf(launcher)),
+        "keep a gradient");
+  }
+  return LaunchRoundToBfloat16(gradient.values, static_cast<uint16_t*>(gradient.copy),
+                               gradient.count, StreamOf(launcher));
 }
 
 absl::Status CudaDeviceMath::FindNonFiniteRow(const Rows& rows, int32_t* first_row,

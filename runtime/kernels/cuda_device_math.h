@@ -18,6 +18,7 @@ class CudaDeviceMath final : public DeviceMath {
   absl::Status SumOfSquares(const float* values, int64_t count, double* sum, void* scratch,
                             Launcher& launcher) override;
   absl::Status RoundToBfloat16InPlace(float* values, int64_t count, Launcher& launcher) override;
+  absl::Status CopyGradient(const GradientCopy& gradient, Launcher& launcher) override;
   absl::Status FindNonFiniteRow(const Rows& rows, int32_t* first_row, Launcher& launcher) override;
   absl::Status Update(const Span& span, const AdamWStep& step, Launcher& launcher) override;
 };

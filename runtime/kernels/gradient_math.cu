@@ -143,11 +143,12 @@ __global__ void __launch_bounds__(kFirstThreads) RoundFirst(float* values, int64
   StoreRounded(reinterpret_cast<uint16_t*>(values), at, rounded);
 }
 
-// Elements [begin, end) with end <= 2 * begin: they are written to the bytes of [begin / 2, begin),
-// which an earlier launch has read.
-__global__ void __launch_bounds__(kThreads) RoundRange(float* values, int64_t begin, int64_t end) {
+// Elements [begin, end). In place with end <= 2 * begin: they are written to the bytes of
+// [begin / 2, begin), which an earlier launch has read.
+__global__ void __launch_bounds__(kThreads)
+    RoundRange(const float* values, uint16_t* target, int64_t begin, int64_t end) {
   const int64_t at = begin + (int64_t{blockIdx.x} * kThreads + threadIdx.x) * kPack;
-  StoreRounded(reinterpret_cast<uint16_t*>(values), at, RoundPack(values, at, end));
+  StoreRounded(target, at, RoundPack(values, at, end));
 }
 
 template <typename Word>
@@ -215,9 +216,19 @@ absl::Status LaunchRoundToBfloat16InPlace(float* values, int64_t count, cudaStre
   RoundFirst<<<1, kFirstThreads, 0, stream>>>(values, std::min(count, kFirstElements));
   for (int64_t begin = kFirstElements; begin < count; begin *= 2) {
     const int64_t end = std::min(2 * begin, count);
-    RoundRange<<<CeilDivide(end - begin, kThreads * kPack), kThreads, 0, stream>>>(values, begin,
-                                                                                   end);
+    RoundRange<<<CeilDivide(end - begin, kThreads * kPack), kThreads, 0, stream>>>(
+        values, reinterpret_cast<uint16_t*>(values), begin, end);
   }
+  return CheckLaunch("round to bf16");
+}
+
+absl::Status LaunchRoundToBfloat16(const float* values, uint16_t* rounded, int64_t count,
+                                   cudaStream_t stream) {
+  if (count == 0) {
+    return absl::OkStatus();
+  }
+  RoundRange<<<CeilDivide(count, kThreads * kPack), kThreads, 0, stream>>>(values, rounded, 0,
+                                                                           count);
   return CheckLaunch("round to bf16");
 }
 

@@ -25,6 +25,10 @@ absl::Status LaunchSumOfSquares(const float* values, int64_t count, double* sum,
 // fp32 to the nearest bf16, ties to even, packed to the front of the same memory. NaN stays NaN.
 absl::Status LaunchRoundToBfloat16InPlace(float* values, int64_t count, cudaStream_t stream);
 
+// The same into another array.
+absl::Status LaunchRoundToBfloat16(const float* values, uint16_t* rounded, int64_t count,
+                                   cudaStream_t stream);
+
 // *first_row = the first row of [rows, width] with an infinity or NaN, or -1. element_bytes is 2
 // for bf16, 4 for fp32.
 struct ValueRows {

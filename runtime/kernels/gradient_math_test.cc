@@ -85,7 +85,7 @@ uint16_t Rounded(uint32_t bits) {
   return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-TEST(RoundToBfloat16Test, RoundsEveryKindOfNumberInPlace) {
+TEST(RoundToBfloat16Test, RoundsEveryKindOfNumberInPlaceAndElsewhere) {
   std::mt19937 random(5);
   for (const int64_t count : kCounts) {
     std::vector<uint32_t> bits(count);
@@ -100,8 +100,15 @@ TEST(RoundToBfloat16Test, RoundsEveryKindOfNumberInPlace) {
         LaunchRoundToBfloat16InPlace(reinterpret_cast<float*>(values.data()), count, nullptr).ok());
     const std::vector<uint32_t> words = values.Download();
     const auto* packed = reinterpret_cast<const uint16_t*>(words.data());
+    const DeviceArray<uint32_t> source(bits, 16);
+    DeviceArray<uint16_t> copy(count, 16);
+    ASSERT_TRUE(LaunchRoundToBfloat16(reinterpret_cast<const float*>(source.data()), copy.data(),
+                                      count, nullptr)
+                    .ok());
+    const std::vector<uint16_t> copied = copy.Download();
     for (int64_t i = 0; i < count; ++i) {
       ASSERT_EQ(packed[i], Rounded(bits[i])) << i << " of " << count << ": " << bits[i];
+      ASSERT_EQ(copied[i], Rounded(bits[i])) << i << " of " << count << ": " << bits[i];
     }
   }
 }

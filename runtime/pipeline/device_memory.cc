@@ -75,12 +75,14 @@ int64_t ChunkCount(int64_t elements, const PipelineOptions& options) {
 
 std::vector<StagingSlot> TakeStagingSlots(const ModelLayout& layout, const PipelineOptions& options,
                                           DeviceBytes& bytes, Cursor& cursor) {
-  int64_t elements = 0;     // of the largest chunk
-  bool brings_all = false;  // weights and gradients too
+  int64_t elements = 0;  // of the largest chunk
+  bool brings_weights = false;
+  bool brings_gradients = false;
   for (int unit = 0; unit <= layout.head_unit(); ++unit) {
     if (PassesOverBus(options.update_of(unit))) {
       elements = std::max(elements, layout.units[unit].element_count);
-      brings_all = brings_all || !options.on_device(unit);
+      brings_weights = brings_weights || !options.on_device(unit);
+      brings_gradients = brings_gradients || options.gradient_crosses(unit);
     }
   }
   if (elements == 0) {
@@ -93,8 +95,8 @@ std::vector<StagingSlot> TakeStagingSlots(const ModelLayout& layout, const Pipel
     slot.lo = cursor.Take(elements * kHalfBytes, bytes.states);
     slot.moment1 = cursor.Take(elements * kFloatBytes, bytes.states);
     slot.moment2 = cursor.Take(elements * kFloatBytes, bytes.states);
-    slot.hi = cursor.Take(brings_all ? elements * kHalfBytes : 0, bytes.states);
-    slot.gradient = cursor.Take(brings_all ? elements * gradient_bytes : 0, bytes.states);
+    slot.hi = cursor.Take(brings_weights ? elements * kHalfBytes : 0, bytes.states);
+    slot.gradient = cursor.Take(brings_gradients ? elements * gradient_bytes : 0, bytes.states);
   }
   return slots;
 }
@@ -224,6 +226,9 @@ DeviceMemoryMap MapDeviceMemory(const ModelLayout& layout, const PipelineOptions
     if (shape.on_device(unit)) {
       state = TakeState(options, unit, map.weight_slots[slots.OwnWeightSlot(unit)],
                         layout.units[unit].element_count, map.bytes, cursor);
+    } else if (shape.keeps_gradient(unit)) {
+      state.gradient =
+          cursor.Take(layout.units[unit].element_count * compute_bytes, map.bytes.kept_gradients);
     }
   }
   map.staging_slots = TakeStagingSlots(layout, options, map.bytes, cursor);

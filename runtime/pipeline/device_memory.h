@@ -17,12 +17,15 @@ namespace megatrain {
 // Bytes by what they hold.
 struct DeviceBytes {
   int64_t weights = 0;
-  int64_t gradients = 0;
-  int64_t states = 0;       // of units that the device updates, and what passes through
-  int64_t activations = 0;  // boundaries and what layers keep
+  int64_t gradients = 0;       // being summed
+  int64_t kept_gradients = 0;  // complete ones, waiting for the norm
+  int64_t states = 0;          // of units that the device updates, and what passes through
+  int64_t activations = 0;     // boundaries and what layers keep
   int64_t workspace = 0;
 
-  int64_t total() const { return weights + gradients + states + activations + workspace; }
+  int64_t total() const {
+    return weights + gradients + kept_gradients + states + activations + workspace;
+  }
 };
 
 // A part of the arena; starts at a multiple of kDeviceAlignmentBytes.
@@ -33,13 +36,14 @@ struct DeviceRegion {
 
 inline constexpr int64_t kDeviceAlignmentBytes = 256;
 
-// Of a unit that stays on the device; empty regions for all others.
+// Of a unit that stays on the device, or keeps its gradient there; empty regions for all others.
 struct DeviceState {
   DeviceRegion weights;  // its weight slot
   DeviceRegion hi;       // with bf16 compute the same
   DeviceRegion lo;       // empty, as the moments, where these pass over the bus
   DeviceRegion moment1;
   DeviceRegion moment2;
+  DeviceRegion gradient;  // of a unit that keeps it, in the host plane's dtype
 };
 
 // Where a chunk passes through that is updated over the bus.
@@ -47,8 +51,8 @@ struct StagingSlot {
   DeviceRegion lo;
   DeviceRegion moment1;
   DeviceRegion moment2;
-  DeviceRegion hi;        // empty, as the gradient, when all units that pass stay on the device
-  DeviceRegion gradient;  // in the host plane's dtype
+  DeviceRegion hi;        // empty when all units that pass stay on the device
+  DeviceRegion gradient;  // in the host plane's dtype; empty when none comes from there
 };
 
 // How a slot for one micro-batch's stashed activations is divided; all 0 where nothing is stashed.

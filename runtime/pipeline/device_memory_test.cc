@@ -13,6 +13,7 @@ namespace {
 constexpr auto kHost = UpdatePlacement::kHost;
 constexpr auto kDevice = UpdatePlacement::kDevice;
 constexpr auto kOverBus = UpdatePlacement::kOverBus;
+constexpr auto kOverBusKeptGradient = UpdatePlacement::kOverBusKeptGradient;
 constexpr auto kOverBusResident = UpdatePlacement::kOverBusResident;
 
 PipelineOptions Options() {
@@ -45,7 +46,7 @@ std::vector<DeviceRegion> AllRegions(const DeviceMemoryMap& map) {
     }
   }
   for (const DeviceState& state : map.states) {
-    regions.insert(regions.end(), {state.lo, state.moment1, state.moment2});
+    regions.insert(regions.end(), {state.lo, state.moment1, state.moment2, state.gradient});
     const bool shares_slot = std::any_of(
         map.weight_slots.begin(), map.weight_slots.end(),
         [&state](const DeviceRegion& slot) { return slot.offset_bytes == state.hi.offset_bytes; });
@@ -68,7 +69,8 @@ TEST(DeviceMemoryTest, RegionsFillTheArenaWithoutOverlap) {
         options.order = order;
         options.compute_dtype = dtype;
         options.stages_loads = true;
-        options.updates = {kDevice, kHost, kDevice, kOverBusResident, kOverBus, kHost};
+        options.updates = {kDevice, kOverBusKeptGradient, kDevice, kOverBusResident, kOverBus,
+                           kHost};
         options.keep = std::vector<KeepLevel>(6, KeepLevel::kAll);
         options.kept_token_bytes = {0, 10, 20, 30};
         options.batch_table_bytes = 100;
@@ -143,6 +145,12 @@ TEST(DeviceMemoryTest, WhatPassesOverTheBusHasARingOfChunks) {
   EXPECT_EQ(bytes.states, 3 * 128 * (2 + 4 + 4 + 2 + 2));
   EXPECT_EQ(bytes.total(), streamed.total() + bytes.states);
   EXPECT_EQ(MakeScheduleShape(layout, options, 1, false).state_chunks[1], (layer + 127) / 128);
+
+  options.updates[1] = kOverBusKeptGradient;  // rounded, in memory of its own
+  bytes = MapDeviceMemory(layout, options).bytes;
+  EXPECT_EQ(bytes.states, 3 * 128 * (2 + 4 + 4 + 2));
+  EXPECT_EQ(bytes.kept_gradients, 2 * layer);
+  EXPECT_EQ(bytes.total(), streamed.total() + bytes.states + bytes.kept_gradients);
 
   options.updates[1] = kOverBusResident;  // weights and gradient wait on the device
   bytes = MapDeviceMemory(layout, options).bytes;

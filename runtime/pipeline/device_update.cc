@@ -50,7 +50,11 @@ Part WholeUnit(const PipelineState& pipeline, const Operation& operation) {
   return part;
 }
 
-// What a staging slot has of a chunk.
+std::byte* KeptGradient(const PipelineState& pipeline, int unit) {
+  return At<std::byte>(pipeline, pipeline.map.states[unit].gradient);
+}
+
+// What a staging slot has of a chunk, and its gradient where the unit keeps that.
 Part Staged(const PipelineState& pipeline, const Operation& operation) {
   const StagingSlot& slot = pipeline.map.staging_slots[operation.staging_slot];
   const int64_t all = pipeline.layout.units[operation.unit].element_count;
@@ -61,7 +65,10 @@ Part Staged(const PipelineState& pipeline, const Operation& operation) {
   part.count = std::min(pipeline.options.state_chunk_elements, all - part.first);
   if (!pipeline.options.on_device(operation.unit)) {
     part.hi = At<uint16_t>(pipeline, slot.hi);
-    part.gradient = At<std::byte>(pipeline, slot.gradient);
+    part.gradient =
+        pipeline.options.keeps_gradient(operation.unit)
+            ? KeptGradient(pipeline, operation.unit) + part.first * pipeline.store.gradient_bytes()
+            : At<std::byte>(pipeline, slot.gradient);
     part.gradient_form =
         GradientsAreBfloat16(pipeline) ? GradientForm::kBfloat16 : GradientForm::kFloat32;
   }
@@ -165,8 +172,10 @@ void LoadState(PipelineState& pipeline, const Operation& operation, Launcher& la
   CopyUp(part.moment1, store.moment1(unit) + part.first, part.count, launcher);
   CopyUp(part.moment2, store.moment2(unit) + part.first, part.count, launcher);
   if (!pipeline.options.on_device(unit)) {
-    const int64_t bytes = store.gradient_bytes();
     CopyUp(part.hi, store.hi(unit) + part.first, part.count, launcher);
+  }
+  if (pipeline.options.gradient_crosses(unit)) {
+    const int64_t bytes = store.gradient_bytes();
     CopyUp(part.gradient, static_cast<std::byte*>(store.gradient(unit)) + part.first * bytes,
            part.count * bytes, launcher);
   }

@@ -28,14 +28,6 @@ double BlockSumOfSquares(std::span<const float> block) {
          ((lanes[2] + lanes[6]) + (lanes[3] + lanes[7]));
 }
 
-uint16_t RoundToBfloat16(float value) {
-  const uint32_t bits = std::bit_cast<uint32_t>(value);
-  if ((bits & 0x7fffffffu) > 0x7f800000u) {
-    return static_cast<uint16_t>((bits >> 16) | 0x40u);  // a quiet NaN, whatever its low bits were
-  }
-  return static_cast<uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
-}
-
 bool IsFinite(float value) { return (std::bit_cast<uint32_t>(value) & 0x7f800000u) != 0x7f800000u; }
 
 bool IsFinite(uint16_t bfloat16) { return (bfloat16 & 0x7f80u) != 0x7f80u; }
@@ -64,6 +56,14 @@ void AddTo(std::span<float> target, std::span<const float> source) {
   for (size_t i = 0; i < target.size(); ++i) {
     target[i] += source[i];
   }
+}
+
+uint16_t RoundToBfloat16(float value) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  if ((bits & 0x7fffffffu) > 0x7f800000u) {
+    return static_cast<uint16_t>((bits >> 16) | 0x40u);  // a quiet NaN, whatever its low bits were
+  }
+  return static_cast<uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }
 
 void RoundToBfloat16InPlace(std::span<float> values) {

@@ -17,7 +17,10 @@ double SumOfSquares(std::span<const float> values);
 // target[i] += source[i]; of one length, not overlapping.
 void AddTo(std::span<float> target, std::span<const float> source);
 
-// fp32 to the nearest bf16, ties to even, packed to the front of the same memory. NaN stays NaN.
+// fp32 to the nearest bf16, ties to even. NaN stays NaN.
+uint16_t RoundToBfloat16(float value);
+
+// The same of all values, packed to the front of their memory.
 void RoundToBfloat16InPlace(std::span<float> values);
 
 // The index of the first infinity or NaN among `count` elements, or -1.

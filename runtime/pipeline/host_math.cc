@@ -49,6 +49,19 @@ absl::Status HostMath::RoundToBfloat16InPlace(float* values, int64_t count,
   return absl::OkStatus();
 }
 
+absl::Status HostMath::CopyGradient(const GradientCopy& gradient, Launcher& /*launcher*/) {
+  if (gradient.form == GradientForm::kFloat32) {
+    std::memcpy(gradient.copy, gradient.values,
+                static_cast<size_t>(gradient.count) * sizeof(float));
+    return absl::OkStatus();
+  }
+  auto* copy = static_cast<uint16_t*>(gradient.copy);
+  for (int64_t i = 0; i < gradient.count; ++i) {
+    copy[i] = RoundToBfloat16(gradient.values[i]);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status HostMath::FindNonFiniteRow(const Rows& rows, int32_t* first_row,
                                         Launcher& /*launcher*/) {
   const auto dtype = rows.element_bytes == SizeBytes(ComputeDtype::kBfloat16)

@@ -72,6 +72,8 @@ struct PipelineOptions {
   }
   // Whether its weights and gradient accumulator stay on the device.
   bool on_device(int unit) const { return StaysOnDevice(update_of(unit)); }
+  bool gradient_crosses(int unit) const { return GradientCrosses(update_of(unit)); }
+  bool keeps_gradient(int unit) const { return KeepsGradient(update_of(unit)); }
   bool stashes_boundary(int unit) const {
     return !boundary_on_host.empty() && boundary_on_host[unit];
   }
@@ -108,6 +110,16 @@ struct PipelineOptions {
   }
   KeepLevel keep_of(int unit) const { return keep.empty() ? KeepLevel::kNothing : keep[unit]; }
 };
+
+// By unit: whether its gradient waits on the host; HostStore's.
+inline std::vector<bool> HostGradients(const PipelineOptions& options) {
+  std::vector<bool> units;
+  units.reserve(options.updates.size());
+  for (const UpdatePlacement update : options.updates) {
+    units.push_back(GradientCrosses(update));
+  }
+  return units;
+}
 
 // Of `count` micro-batches so many on the host and on the device, each evenly among the others.
 inline std::vector<KeptPlace> SpreadKeptPlaces(int count, int on_host, int on_device) {

@@ -36,7 +36,7 @@ struct Rig {
   explicit Rig(const Placement& p, std::unique_ptr<Device> device_in, PagePinner* pinner = nullptr)
       : layout(SmallLayout(p.tied)),
         device(std::move(device_in)),
-        store(SmallStore(layout, p.dtype)),
+        store(SmallStore(layout, p.dtype, HostGradients({.updates = p.updates}))),
         templates(layout, p.dtype),
         pool(p.threads) {
     auto created = StepPipeline::Create({*device, math, *store, templates, pool, pinner}, layout,

@@ -11,19 +11,25 @@ namespace {
 constexpr auto kHost = UpdatePlacement::kHost;
 constexpr auto kDevice = UpdatePlacement::kDevice;
 constexpr auto kOverBus = UpdatePlacement::kOverBus;
+constexpr auto kOverBusKeptGradient = UpdatePlacement::kOverBusKeptGradient;
 constexpr auto kOverBusResident = UpdatePlacement::kOverBusResident;
 
 // Of six units: on the device the ends, a layer in the middle, all but one layer, all; over the bus
-// all, the layers beside the host's and the device's, and all without their weights.
+// all, the layers beside the host's and the device's, all and some with their gradients kept, and
+// all without their weights.
 std::vector<std::vector<UpdatePlacement>> SomeUpdates() {
-  return {{kDevice, kHost, kHost, kHost, kHost, kDevice},
-          {kHost, kHost, kDevice, kHost, kHost, kHost},
-          {kDevice, kDevice, kDevice, kHost, kDevice, kDevice},
-          {kDevice, kDevice, kDevice, kDevice, kDevice, kDevice},
-          {kOverBus, kOverBus, kOverBus, kOverBus, kOverBus, kOverBus},
-          {kHost, kOverBus, kDevice, kOverBusResident, kOverBus, kHost},
-          {kOverBusResident, kOverBusResident, kOverBusResident, kOverBusResident, kOverBusResident,
-           kOverBusResident}};
+  return {
+      {kDevice, kHost, kHost, kHost, kHost, kDevice},
+      {kHost, kHost, kDevice, kHost, kHost, kHost},
+      {kDevice, kDevice, kDevice, kHost, kDevice, kDevice},
+      {kDevice, kDevice, kDevice, kDevice, kDevice, kDevice},
+      {kOverBus, kOverBus, kOverBus, kOverBus, kOverBus, kOverBus},
+      {kHost, kOverBus, kDevice, kOverBusResident, kOverBus, kHost},
+      {kOverBusKeptGradient, kOverBusKeptGradient, kOverBusKeptGradient, kOverBusKeptGradient,
+       kOverBusKeptGradient, kOverBusKeptGradient},
+      {kHost, kOverBusKeptGradient, kOverBus, kOverBusKeptGradient, kDevice, kOverBusKeptGradient},
+      {kOverBusResident, kOverBusResident, kOverBusResident, kOverBusResident, kOverBusResident,
+       kOverBusResident}};
 }
 
 std::vector<KeepLevel> SomeKept() {
@@ -55,7 +61,7 @@ void AddStashing(bool tied, ComputeDtype dtype, std::vector<Placement>& placemen
   }
   base.kept_places = SpreadKeptPlaces(kSmallMicroBatches, /*on_host=*/2, /*on_device=*/1);
   add(2, everything, some, all);
-  base.updates = {kDevice, kHost, kOverBusResident, kDevice, kOverBus, kHost};
+  base.updates = {kDevice, kHost, kOverBusResident, kOverBusKeptGradient, kOverBus, kHost};
   add(2, SomeKept(), some, some);
   base.updates = {};
   base.resident = true;
@@ -100,9 +106,10 @@ Placement RandomPlacement(std::mt19937& random) {
   }
   p.staging_slots = draw(1, 4);
   const bool some_by_device = draw(0, 1) == 0;
-  constexpr UpdatePlacement kAll[] = {kHost, kDevice, kOverBus, kOverBusResident};
+  constexpr UpdatePlacement kAll[] = {kHost, kDevice, kOverBus, kOverBusKeptGradient,
+                                      kOverBusResident};
   for (int unit = 0; unit < 6; ++unit) {
-    p.updates.push_back(some_by_device ? kAll[draw(0, 3)] : kHost);
+    p.updates.push_back(some_by_device ? kAll[draw(0, 4)] : kHost);
     p.keep.push_back(static_cast<KeepLevel>(draw(0, 3)));
     p.boundary_on_host.push_back(draw(0, 2) > 0);
     p.kept_on_host.push_back(draw(0, 2) > 0);

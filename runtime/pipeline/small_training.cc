@@ -236,9 +236,11 @@ std::vector<SmallStep> SmallSteps(uint32_t seed, int count) {
   return steps;
 }
 
-std::unique_ptr<HostStore> SmallStore(const ModelLayout& layout, ComputeDtype dtype) {
-  auto store = HostStore::Create(
-      layout, {.gradient_bytes = static_cast<int>(SizeBytes(dtype)), .protect_idle_units = true});
+std::unique_ptr<HostStore> SmallStore(const ModelLayout& layout, ComputeDtype dtype,
+                                      std::vector<bool> gradients) {
+  auto store = HostStore::Create(layout, {.gradient_bytes = static_cast<int>(SizeBytes(dtype)),
+                                          .gradients = std::move(gradients),
+                                          .protect_idle_units = true});
   MT_CHECK(store.ok());
   std::mt19937 random(7);
   std::normal_distribution<float> normal(0.0f, 0.5f);

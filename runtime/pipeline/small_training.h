@@ -47,7 +47,8 @@ inline constexpr int kSmallStepTokens = kSmallMicroBatches * kSmallMicroBatchTok
 std::vector<SmallStep> SmallSteps(uint32_t seed, int count);
 
 // A store with random weights and no moments, protected outside accesses.
-std::unique_ptr<HostStore> SmallStore(const ModelLayout& layout, ComputeDtype dtype);
+std::unique_ptr<HostStore> SmallStore(const ModelLayout& layout, ComputeDtype dtype,
+                                      std::vector<bool> gradients = {});
 
 // hi, lo and both moments of every unit, as bytes: what training leaves.
 std::string TrainedBytes(const ModelLayout& layout, HostStore& store);

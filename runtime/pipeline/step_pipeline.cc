@@ -52,6 +52,16 @@ absl::Status CheckTemplates(const ModelTemplates& templates, const PipelineOptio
                     "pipeline: the plan has too little memory for what the templates keep");
 }
 
+absl::Status CheckStore(const HostStore& store, const PipelineOptions& options) {
+  for (int unit = 0; unit < store.unit_count(); ++unit) {
+    if (options.gradient_crosses(unit) && !store.has_gradient(unit)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("pipeline: the store has no memory for the gradient of unit ", unit));
+    }
+  }
+  return absl::OkStatus();
+}
+
 int64_t TokenCount(const MicroBatch& batch) { return static_cast<int64_t>(batch.tokens.size()); }
 
 }  // namespace
@@ -63,6 +73,7 @@ absl::StatusOr<std::unique_ptr<StepPipeline>> StepPipeline::Create(const Parts& 
   MT_CHECK(parts.store.unit_count() == static_cast<int>(layout.units.size()));
   auto pipeline = std::unique_ptr<StepPipeline>(new StepPipeline(parts, layout, options));
   MT_RETURN_IF_ERROR(CheckTemplates(parts.templates, options));
+  MT_RETURN_IF_ERROR(CheckStore(parts.store, options));
   MT_RETURN_IF_ERROR(pipeline->Allocate(parts.progress));
   pipeline->executor_.Enqueue(
       StreamKind::kHostToDevice, "states to the device",

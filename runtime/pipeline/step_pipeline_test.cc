@@ -122,7 +122,8 @@ TEST(StepPipelineTest, FoldedStashesTakeLessMemoryAndStayFinite) {
 // done.
 TEST(StepPipelineTest, UpdatesRunWhileTheNextForwardDoes) {
   const std::vector<SmallStep> steps = SmallSteps(/*seed=*/4, 2);
-  for (const UpdatePlacement placement : {kHost, kDevice, kOverBus, kOverBusResident}) {
+  for (const UpdatePlacement placement :
+       {kHost, kDevice, kOverBus, UpdatePlacement::kOverBusKeptGradient, kOverBusResident}) {
     int overlapped = 0;
     for (uint32_t seed = 0; seed < 20; ++seed) {
       Rig rig({.weight_slots = 3, .updates = std::vector<UpdatePlacement>(6, placement)},

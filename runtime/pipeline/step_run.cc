@@ -201,11 +201,18 @@ absl::Status StepRun::FinalizeGradients(const Operation& operation, Launcher& la
                                                 unit.tensors[i].element_count, squares + i,
                                                 At(state_.map.sum_scratch), launcher));
   }
-  if (!state_.options.on_device(operation.unit) &&
-      state_.store.gradient_bytes() == SizeBytes(ComputeDtype::kBfloat16)) {
-    return state_.math.RoundToBfloat16InPlace(gradients, unit.element_count, launcher);
+  const bool rounds = state_.store.gradient_bytes() == SizeBytes(ComputeDtype::kBfloat16);
+  if (state_.options.keeps_gradient(operation.unit)) {
+    return state_.math.CopyGradient(
+        {.values = gradients,
+         .copy = At(state_.map.states[operation.unit].gradient),
+         .form = rounds ? GradientForm::kBfloat16 : GradientForm::kFloat32,
+         .count = unit.element_count},
+        launcher);
   }
-  return absl::OkStatus();
+  return rounds && state_.options.gradient_crosses(operation.unit)
+             ? state_.math.RoundToBfloat16InPlace(gradients, unit.element_count, launcher)
+             : absl::OkStatus();
 }
 
 void StepRun::DownloadGradients(const Operation& operation, Launcher& launcher) {

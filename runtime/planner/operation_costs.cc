@@ -188,9 +188,9 @@ OperationCost OperationCosts::Of(const Operation& operation) const {
     case OperationKind::kEmbedBackward:
       return {.seconds = embedding_seconds_};
     case OperationKind::kFinalizeGradients: {
-      const bool leaves = !options_.on_device(operation.unit);
+      const bool rounds = !options_.on_device(operation.unit);
       return {.seconds = DeviceBytes(Elements(operation.unit) *
-                                     (kSquaresBytes + (leaves ? kRoundingBytes : 0)))};
+                                     (kSquaresBytes + (rounds ? kRoundingBytes : 0)))};
     }
     case OperationKind::kDownloadResults:
       return {.resource = Resource::kBusDown};
@@ -206,8 +206,8 @@ OperationCost OperationCosts::Of(const Operation& operation) const {
     case OperationKind::kLoadState:
       return Copy(Resource::kBusUp,
                   ChunkElements(operation) *
-                      (kPassingBytes +
-                       (options_.on_device(operation.unit) ? 0 : kHalfBytes + element_bytes)));
+                      (kPassingBytes + (options_.on_device(operation.unit) ? 0 : kHalfBytes) +
+                       (options_.gradient_crosses(operation.unit) ? element_bytes : 0)));
     case OperationKind::kUpdateChunk:
       return {.resource = Resource::kDeviceUpdates,
               .seconds = DeviceBytes(ChunkElements(operation) * kUpdateBytes)};

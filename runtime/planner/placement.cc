@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/hoststore/host_store.h"
 #include "runtime/hoststore/pinned_arena.h"
 #include "runtime/pipeline/device_memory.h"
 #include "runtime/planner/step_prediction.h"
@@ -102,24 +103,25 @@ Dimension Between(int Choice::* count, std::optional<int> fixed, int least, int 
   return {count, fixed.value_or(least), fixed.value_or(most), fills};
 }
 
-int64_t HostBytes(const DeviceMemoryMap& map) { return PinnedArena::Bytes(map.host_parts); }
-
 class Search {
  public:
   Search(const ModelConfig& config, const ModelLayout& layout, const PlacementRequest& request,
          const BackendMemory& memory, const MachineSpeeds& speeds)
       : request_(request),
-        subject_{layout, request.step, request.compute_dtype, memory, request.fold_stash_layers},
+        subject_{layout, request.step, request.compute_dtype, memory, request.fold_layers},
         predictor_{config, layout, request.step, speeds} {
     const int layers = layout.layer_count();
     const int units = layers + 2;
+    const int least_kept = LeastKeptGradients(units);
     const auto no_keep = request.keep_level ? std::optional(0) : std::nullopt;
     dimensions_ = {
         Between(&Choice::device_units, request.device_state_units, 0, units, true),
         Between(&Choice::full_keep_layers, no_keep, 0, layers, true),
         SlotDimension(layers),
         Between(&Choice::device_weight_units, request.device_weight_units, 0, units, false),
-        Between(&Choice::bus_units, request.bus_update_units, 0, units, false),
+        Between(&Choice::bus_units, request.bus_update_units, least_kept, units, false),
+        Between(&Choice::kept_gradient_units, request.kept_gradient_units, least_kept, units,
+                false),
         Between(&Choice::host_boundary_layers, request.host_boundary_layers, 0, layers, false),
         Between(&Choice::host_kept_micro_batches,
                 request.keep_level ? 0 : request.host_kept_micro_batches, 0, kMostMicroBatches,
@@ -145,8 +147,9 @@ class Search {
   Choice Smallest() const {
     const std::vector<Choice> starts = Starts();
     const auto size_of = [&](const Choice& choice) {
-      const DeviceMemoryMap map = MapDeviceMemory(subject_.layout, OptionsOf(choice, subject_));
-      return std::make_pair(HostBytes(map) > request_.host_bytes, map.bytes.total());
+      const PipelineOptions options = OptionsOf(choice, subject_);
+      const DeviceMemoryMap map = MapDeviceMemory(subject_.layout, options);
+      return std::make_pair(HostBytes(options, map) > request_.host_bytes, map.bytes.total());
     };
     return *std::min_element(starts.begin(), starts.end(), [&](const Choice& a, const Choice& b) {
       return size_of(a) < size_of(b);
@@ -385,9 +388,33 @@ class Search {
 
   // Bytes above what the request has room for, on the device or on the host; fits at 0 and below.
   double ExcessOf(const Choice& choice) const {
-    const DeviceMemoryMap map = MapDeviceMemory(subject_.layout, OptionsOf(choice, subject_));
-    return static_cast<double>(
-        std::max(map.bytes.total() - request_.device_bytes, HostBytes(map) - request_.host_bytes));
+    const PipelineOptions options = OptionsOf(choice, subject_);
+    const DeviceMemoryMap map = MapDeviceMemory(subject_.layout, options);
+    return static_cast<double>(std::max(map.bytes.total() - request_.device_bytes,
+                                        HostBytes(options, map) - request_.host_bytes));
+  }
+
+  int64_t HostBytes(const PipelineOptions& options, const DeviceMemoryMap& map) const {
+    return PinnedArena::Bytes(map.host_parts) + GradientBytes(options);
+  }
+
+  int64_t GradientBytes(const PipelineOptions& options) const {
+    return HostStore::GradientBytes(
+        subject_.layout, {.gradient_bytes = static_cast<int>(SizeBytes(subject_.compute_dtype)),
+                          .gradients = HostGradients(options),
+                          .fold_layers = subject_.fold_layers});
+  }
+
+  // How many units must keep their gradient on the device for the host to have room for the rest;
+  // 0 when no number helps.
+  int LeastKeptGradients(int units) const {
+    for (int count = 0; count <= units; ++count) {
+      const Choice choice{.bus_units = count, .kept_gradient_units = count};
+      if (GradientBytes(OptionsOf(choice, subject_)) <= request_.host_bytes) {
+        return count;
+      }
+    }
+    return 0;
   }
 
   const PlacementRequest& request_;

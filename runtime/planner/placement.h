@@ -25,7 +25,7 @@ struct PlacementRequest {
   StepRows step;
   ComputeDtype compute_dtype = ComputeDtype::kBfloat16;
   int64_t device_bytes = 0;  // that the pipeline may take
-  int64_t host_bytes = 0;    // that activations may take of the host's memory
+  int64_t host_bytes = 0;    // that gradients and activations may take of the host's memory
 
   // Fixed by the job; absent or 0: chosen.
   int64_t micro_batch_rows = 0;
@@ -35,12 +35,13 @@ struct PlacementRequest {
   std::optional<int> device_state_units;   // embedding, head, then layers from the first on
   std::optional<int> device_weight_units;  // the next ones, whose states alone pass over the bus
   std::optional<int> bus_update_units;     // of all other units
+  std::optional<int> kept_gradient_units;  // of these
   std::optional<int> host_boundary_layers;
   std::optional<int> host_kept_micro_batches;
   int weight_slot_count = 0;
   int gradient_slot_count = 0;
 
-  int fold_stash_layers = 0;  // PipelineOptions'
+  int fold_layers = 0;  // HostStore's, and PipelineOptions' for what layers leave
 };
 
 // A placement that fits, and the step it makes.
@@ -53,7 +54,8 @@ struct Placement {
 // Of the placements that fit, the one whose step is predicted to be the shortest; among nearly
 // equal ones that with the larger micro-batches. Absent when none fits. When the device has no room
 // for the state of all units, the last layers' are left to the host: their weights are needed last,
-// so that the host updates them while the device is busy with the first.
+// so that the host updates them while the device is busy with the first. When the host has no room
+// for all gradients, some wait on the device.
 std::optional<Placement> ChoosePlacement(const ModelConfig& config, const ModelLayout& layout,
                                          const PlacementRequest& request,
                                          const BackendMemory& memory, const MachineSpeeds& speeds);

@@ -15,6 +15,19 @@ std::vector<int> UnitsByNeed(const ModelLayout& layout) {
   return units;
 }
 
+// So many of the units, or all, at even distances.
+std::vector<int> Spread(const std::vector<int>& units, int count) {
+  const int all = static_cast<int>(units.size());
+  const int some = std::min(count, all);
+  std::vector<int> chosen;
+  for (int i = 0; i < all; ++i) {
+    if ((i + 1) * some / all > i * some / all) {
+      chosen.push_back(units[i]);
+    }
+  }
+  return chosen;
+}
+
 std::vector<UpdatePlacement> UpdatesOf(const Choice& choice, const ModelLayout& layout) {
   const std::vector<int> units = UnitsByNeed(layout);
   const int count = static_cast<int>(units.size());
@@ -28,12 +41,12 @@ std::vector<UpdatePlacement> UpdatesOf(const Choice& choice, const ModelLayout& 
   // The rest in forward order, `bus` of them at even distances.
   std::vector<int> rest(units.begin() + resident, units.end());
   std::sort(rest.begin(), rest.end());
-  const int left = static_cast<int>(rest.size());
-  const int bus = std::min(choice.bus_units, left);
-  for (int i = 0; i < left; ++i) {
-    if ((i + 1) * bus / left > i * bus / left) {
-      updates[rest[i]] = UpdatePlacement::kOverBus;
-    }
+  const std::vector<int> over_bus = Spread(rest, choice.bus_units);
+  for (const int unit : over_bus) {
+    updates[unit] = UpdatePlacement::kOverBus;
+  }
+  for (const int unit : Spread(over_bus, choice.kept_gradient_units)) {
+    updates[unit] = UpdatePlacement::kOverBusKeptGradient;
   }
   return updates;
 }
@@ -86,6 +99,7 @@ Choice Canonical(Choice choice, const ModelLayout& layout) {
   choice.device_weight_units = std::min(choice.device_weight_units, units - choice.device_units);
   const int others = units - choice.device_units - choice.device_weight_units;
   choice.bus_units = std::min(choice.bus_units, others);
+  choice.kept_gradient_units = std::min(choice.kept_gradient_units, choice.bus_units);
   choice.weight_slots = std::min(choice.weight_slots, std::min(layers, others));
   choice.full_keep_layers = std::min(choice.full_keep_layers, layers);
   if (!Stashes(choice)) {
@@ -119,7 +133,7 @@ PipelineOptions OptionsOf(const Choice& choice, const PlacementSubject& subject)
     const int layers = subject.layout.layer_count();
     options.boundary_on_host = LayersAmong(choice.host_boundary_layers, layers, subject.layout);
     options.stash_slot_count = choice.stash_slots;
-    options.fold_stash_layers = subject.fold_stash_layers;
+    options.fold_stash_layers = subject.fold_layers;
   }
   options.compute_dtype = subject.compute_dtype;
   options.max_micro_batch_tokens = choice.micro_batch_rows * step.row_tokens;

@@ -37,6 +37,7 @@ struct Choice {
   int device_units = 0;                  // updated on the device, from its memory
   int device_weight_units = 0;           // updated there over the bus; weights and gradients stay
   int bus_units = 0;                     // updated there over the bus
+  int kept_gradient_units = 0;           // of these, at even distances: the gradient stays there
 
   // In layer-major order what waits for backward may wait on the host: the input of so many layers
   // at even distances; and of so many micro-batches everything that those layers compute that do
@@ -56,7 +57,7 @@ struct PlacementSubject {
   const StepRows& step;
   ComputeDtype compute_dtype;
   const BackendMemory& memory;
-  int fold_stash_layers;  // PipelineOptions'
+  int fold_layers;  // PlacementRequest's
 };
 
 // The choice with numbers of which nothing depends set to ones that are equal for all such choices.

@@ -4,9 +4,12 @@
 #include <random>
 
 #include "gtest/gtest.h"
+#include "runtime/config/model_layout.h"
 #include "runtime/config/shapes.h"
+#include "runtime/hoststore/host_store.h"
 #include "runtime/hoststore/pinned_arena.h"
 #include "runtime/pipeline/device_memory.h"
+#include "runtime/pipeline/pipeline_options.h"
 
 namespace megatrain {
 namespace {
@@ -53,6 +56,11 @@ PlacementRequest Request(int64_t rows, int64_t row_tokens, int64_t device_bytes)
 int64_t CountOnDevice(const Placement& placement) {
   const std::vector<UpdatePlacement>& updates = placement.pipeline.updates;
   return std::count(updates.begin(), updates.end(), UpdatePlacement::kDevice);
+}
+
+int64_t HostGradientBytes(const Case& shape, const Placement& placement) {
+  return HostStore::GradientBytes(
+      shape.layout, {.gradient_bytes = 2, .gradients = HostGradients(placement.pipeline)});
 }
 
 int64_t CountFullyKept(const Placement& placement) {
@@ -127,9 +135,26 @@ TEST(PlacementTest, NeverAboveItsCaps) {
     if (const std::optional<Placement> placement = shape.Choose(request)) {
       const DeviceMemoryMap map = MapDeviceMemory(shape.layout, placement->pipeline);
       EXPECT_LE(map.bytes.total(), request.device_bytes) << i;
-      EXPECT_LE(PinnedArena::Bytes(map.host_parts), request.host_bytes) << i;
+      EXPECT_LE(PinnedArena::Bytes(map.host_parts) + HostGradientBytes(shape, *placement),
+                request.host_bytes)
+          << i;
     }
   }
+}
+
+// 32.8 billion gradients of 2 bytes, and a host with room for a third of them.
+TEST(PlacementTest, GradientsThatTheHostHasNoRoomForWaitOnTheDevice) {
+  const Case shape("qwen2.5-32b");
+  PlacementRequest request = Request(64, 1024, kLargeGpu);
+  request.host_bytes = 20 * kGibibyte;
+  const Placement placement = shape.Choose(request).value();
+  const DeviceMemoryMap map = MapDeviceMemory(shape.layout, placement.pipeline);
+  EXPECT_LE(PinnedArena::Bytes(map.host_parts) + HostGradientBytes(shape, placement),
+            request.host_bytes);
+  EXPECT_GT(map.bytes.kept_gradients, 20 * kGibibyte);
+  EXPECT_LE(map.bytes.total(), request.device_bytes);
+  request.device_bytes = 40 * kGibibyte;
+  EXPECT_FALSE(shape.Choose(request).has_value());
 }
 
 TEST(PlacementTest, MoreHostMemoryIsNeverSlower) {

@@ -88,7 +88,7 @@ const char* StatesPlace(const PipelineOptions& options, int unit, int layer_coun
 void CountUnit(const PipelineOptions& options, int unit, int layer_count, Planes& planes) {
   const UpdatePlacement update = options.update_of(unit);
   planes.Count("weights", WeightsPlace(options, unit, layer_count));
-  planes.Count("gradients", StaysOnDevice(update) ? "device" : CrossingPlace(options));
+  planes.Count("gradients", GradientCrosses(update) ? CrossingPlace(options) : "device");
   planes.Count("optimizer_states", StatesPlace(options, unit, layer_count));
   planes.Count("updates", update == UpdatePlacement::kDevice ? "device"
                           : PassesOverBus(update)            ? "bus"

@@ -31,7 +31,8 @@ constexpr double kMaxActivationBytes = 1e18;
 // written from the store's own pages and read into them; only its manifest lies here.
 constexpr int64_t kIoBufferBytes = int64_t{16} << 20;
 
-// A kind of device memory; see Plan.
+// Kinds of memory; see Plan.
+constexpr char kGradients[] = "gradients";
 constexpr char kKeptGradients[] = "kept_gradients";
 
 // Double buffering: one slot is filled or emptied while the other is used.
@@ -89,13 +90,16 @@ int64_t SlabBytes(const ModelLayout& layout, const JobShape& shape, Backend back
   return shape.pin == PinMode::kSlabs || backend == Backend::kCuda ? SlabPool::Bytes(layout) : 0;
 }
 
-// But for the CPU backend's device arena.
+HostStore::Options StoreOptions(const JobShape& shape, const PipelineOptions& pipeline) {
+  return {.gradient_bytes = static_cast<int>(SizeBytes(shape.compute_dtype)),
+          .gradients = HostGradients(pipeline)};
+}
+
+// But for the CPU backend's device arena; on a GPU some of the gradients may wait elsewhere.
 std::vector<MemoryItem> HostItems(const ModelLayout& layout, const JobShape& shape,
                                   const MachineProfile& machine, const TokenCounts& tokens) {
-  const HostStore::Options options{.gradient_bytes =
-                                       static_cast<int>(SizeBytes(shape.compute_dtype))};
   std::vector<MemoryItem> items;
-  for (const auto& [kind, size_bytes] : HostStore::Bytes(layout, options)) {
+  for (const auto& [kind, size_bytes] : HostStore::Bytes(layout, StoreOptions(shape, {}))) {
     items.push_back({kind, size_bytes});
   }
   items.push_back({"libraries", machine.engine_baseline_bytes});
@@ -203,28 +207,6 @@ int64_t Limited(int64_t available_bytes, int64_t limit_bytes) {
   return limit_bytes > 0 ? std::min(available_bytes, limit_bytes) : available_bytes;
 }
 
-// Where the host is short, a GPU can keep gradients that would wait on the host for the norm: the
-// bytes that it takes over, or 0 when it could not help. Of models that are planned for alone: a
-// pipeline's host store has room for all gradients. `step_bytes` come to the host beside the items
-// that are there.
-int64_t GradientsForDevice(const MachineProfile& machine, const Plan& plan, int64_t step_bytes) {
-  const int64_t lacking = Sum(plan.host) + step_bytes - plan.host_available_bytes;
-  const auto gradients = std::find_if(plan.host.begin(), plan.host.end(),
-                                      [](const auto& item) { return item.kind == "gradients"; });
-  const bool helps = machine.backend == Backend::kCuda && !plan.trainable && lacking > 0 &&
-                     lacking <= std::min(gradients->size_bytes, plan.device_available_bytes);
-  return helps ? lacking : 0;
-}
-
-void MoveGradients(int64_t size_bytes, Plan& plan) {
-  for (MemoryItem& item : plan.host) {
-    item.size_bytes -= item.kind == "gradients" ? size_bytes : 0;
-  }
-  if (size_bytes > 0) {
-    plan.device.push_back({kKeptGradients, size_bytes});
-  }
-}
-
 // What of a step lies on the host: results, tables on their way to a GPU, and activations.
 void AddStepMemory(const DeviceMemoryMap& map, const JobMemory& job, Plan& plan) {
   plan.host.push_back({"step_tables", map.results.size_bytes + job.host_bytes});
@@ -234,11 +216,15 @@ void AddStepMemory(const DeviceMemoryMap& map, const JobMemory& job, Plan& plan)
 }
 
 std::vector<MemoryItem> DeviceItems(const DeviceBytes& arena, const JobMemory& job) {
-  return {{"weights", arena.weights},
-          {"gradients", arena.gradients},
-          {"states", arena.states},
-          {"activations", arena.activations},
-          {"workspace", arena.workspace + job.device_bytes}};
+  std::vector<MemoryItem> items = {{"weights", arena.weights},
+                                   {kGradients, arena.gradients},
+                                   {"states", arena.states},
+                                   {"activations", arena.activations},
+                                   {"workspace", arena.workspace + job.device_bytes}};
+  if (arena.kept_gradients > 0) {
+    items.push_back({kKeptGradients, arena.kept_gradients});
+  }
+  return items;
 }
 
 // Fills in the pipeline and its cut of a step.
@@ -276,12 +262,12 @@ void PlanOnGpu(const GpuPlanning& job, Plan& plan) {
       ResultsLayout(job.layout, static_cast<int>(job.shape.batch_rows)).size_bytes() +
       kDeviceAlignmentBytes;
   const JobMemory most = memory_of(MostMicroBatchRows(job.shape, job.tokens));
-  const int64_t step_bytes = most.host_bytes + results_bytes;
-  const int64_t gradients = GradientsForDevice(job.machine, plan, step_bytes);
-  const int64_t host_bytes = Sum(plan.host) + step_bytes - gradients;
-  const FreeMemory free = {
-      .device_bytes = plan.device_available_bytes - gradients - most.device_bytes,
-      .host_bytes = std::max<int64_t>(plan.host_available_bytes - host_bytes, 0)};
+  const auto gradients = std::find_if(plan.host.begin(), plan.host.end(),
+                                      [](const auto& item) { return item.kind == kGradients; });
+  const int64_t host_bytes =
+      Sum(plan.host) - gradients->size_bytes + most.host_bytes + results_bytes;
+  const FreeMemory free = {.device_bytes = plan.device_available_bytes - most.device_bytes,
+                           .host_bytes = plan.host_available_bytes - host_bytes};
   const bool through_slabs = job.shape.pin == PinMode::kSlabs;
   Choose(job.config, job.shape, job.tokens,
          ChooseOnGpu(job.config, job.layout, job.shape,
@@ -291,7 +277,8 @@ void PlanOnGpu(const GpuPlanning& job, Plan& plan) {
   const DeviceMemoryMap map = MapDeviceMemory(job.layout, plan.pipeline);
   const JobMemory actual = memory_of(plan.micro_batch_rows);
   plan.device = DeviceItems(map.bytes, actual);
-  MoveGradients(gradients, plan);
+  gradients->size_bytes =
+      HostStore::GradientBytes(job.layout, StoreOptions(job.shape, plan.pipeline));
   AddStepMemory(map, actual, plan);
   for (const DeviceState& state : map.states) {
     const int64_t moments = state.moment1.size_bytes + state.moment2.size_bytes;
@@ -407,10 +394,9 @@ std::string FitVerdict(const ModelConfig& config, const JobShape& shape,
         "fits: needs ", FormatBytes(plan.host_bytes), " of ",
         FormatBytes(plan.host_available_bytes), " host memory and ", FormatBytes(plan.device_bytes),
         " of ", FormatBytes(plan.device_available_bytes), " device memory",
-        kept_bytes > 0
-            ? absl::StrCat("; for lack of host memory the GPU keeps ", FormatBytes(kept_bytes),
-                           " of gradients until the norm is known, which the engine does not yet")
-            : "");
+        kept_bytes > 0 ? absl::StrCat("; of gradients ", FormatBytes(kept_bytes),
+                                      " wait there, not on the host, until the norm is known")
+                       : "");
   }
   const bool host_is_short = plan.host_bytes > plan.host_available_bytes;
   const std::string limit =

@@ -50,8 +50,8 @@ struct MemoryItem {
 // Sizes are upper bounds. Host kinds: weights_hi, weights_lo, adam_m, adam_v, gradients, libraries,
 // io_buffers, data, step_tables, stashed_activations, pinned_slabs on a GPU and where copies are
 // to go through them, and on the CPU backend device_arena, which is the sum of `device`. Device
-// kinds: weights, gradients, states, activations, workspace, and of models that cannot be trained
-// yet kept_gradients, for a host that is short.
+// kinds: weights, gradients, states, activations, workspace, and kept_gradients where some wait
+// there for the norm.
 struct Plan {
   bool fits = false;
   bool trainable = false;  // false: can be planned but not trained yet

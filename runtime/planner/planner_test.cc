@@ -154,7 +154,7 @@ TEST(PlannerTest, QwenModelsFitALargeHost) {
     }
     const double per_parameter =
         static_cast<double>(plan.host_bytes - stashed_bytes) / (s.billions * 1e9);
-    EXPECT_GE(per_parameter, 14.0) << plan.verdict;
+    EXPECT_GE(per_parameter, 12.0) << plan.verdict;
     EXPECT_LE(per_parameter, 14.5) << plan.verdict;
   }
 }
@@ -171,7 +171,7 @@ TEST(PlannerTest, A120bMixtureFitsWhenGradientsMayStayOnTheGpu) {
   EXPECT_LE(plan.device_bytes, plan.device_available_bytes);
   EXPECT_FALSE(plan.trainable);
   EXPECT_NE(plan.verdict.find("cannot be trained yet"), std::string::npos) << plan.verdict;
-  EXPECT_NE(plan.verdict.find("which the engine does not yet"), std::string::npos) << plan.verdict;
+  EXPECT_NE(plan.verdict.find(" wait there, not on the host"), std::string::npos) << plan.verdict;
   EXPECT_NEAR(static_cast<double>(plan.active_parameter_count) / 1e9, 5.7, 0.1);
 
   MachineProfile half = LargeHost();

@@ -107,6 +107,9 @@ class Collector {
       if (shape_.tied && unit == 0) {
         Read(ResourceKind::kGradientSlot, kHeadSlot);
       }
+      if (shape_.keeps_gradient(unit)) {
+        Write(ResourceKind::kDeviceGradient, unit);
+      }
     } else if (operation_.kind == OperationKind::kDownloadGradients) {
       Read(ResourceKind::kGradientSlot, operation_.gradient_slot);
       Write(ResourceKind::kHostGradient, unit);
@@ -168,7 +171,9 @@ class Collector {
     if (shape_.on_device(unit) && operation_.kind == OperationKind::kUpdateChunk) {
       Read(ResourceKind::kGradientSlot, operation_.gradient_slot);
       Write(ResourceKind::kWeightSlot, operation_.weight_slot);
-    } else if (!shape_.on_device(unit) && operation_.kind == OperationKind::kLoadState) {
+    } else if (shape_.keeps_gradient(unit) && operation_.kind == OperationKind::kUpdateChunk) {
+      Read(ResourceKind::kDeviceGradient, unit);
+    } else if (shape_.gradient_crosses(unit) && operation_.kind == OperationKind::kLoadState) {
       Read(ResourceKind::kHostGradient, unit);
     }
   }
@@ -221,6 +226,8 @@ const char* KindName(ResourceKind kind) {
       return "clip coefficient";
     case ResourceKind::kDeviceState:
       return "device state of unit";
+    case ResourceKind::kDeviceGradient:
+      return "device gradient of unit";
     case ResourceKind::kHostChunk:
       return "host chunk";
     case ResourceKind::kStagingSlot:

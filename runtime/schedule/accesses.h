@@ -28,11 +28,12 @@ enum class ResourceKind {
   kHostResults,      // these and the sums of squares
   kClip,             // the clip coefficient and the verdict on finiteness
   kDeviceState,      // lo and moments of a unit on the device
+  kDeviceGradient,   // of a unit that keeps it
   kHostChunk,        // weights and moments of a unit that passes over the bus, see ChunkIndex
   kStagingSlot,      // device
 };
 
-inline constexpr int kResourceKindCount = 16;
+inline constexpr int kResourceKindCount = 17;
 
 struct Resource {
   ResourceKind kind;

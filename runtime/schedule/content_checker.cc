@@ -260,7 +260,7 @@ class ContentChecker {
     }
     for (int unit = 0; unit < shape_.unit_count() && !shape_.forward_only; ++unit) {
       const Gradient& gradient = gradients_[unit];
-      if (!(shape_.on_device(unit) ? gradient.final : gradient.on_host)) {
+      if (!(shape_.gradient_crosses(unit) ? gradient.on_host : gradient.final)) {
         return Error(Describe(operation), ": the gradient of unit ", unit,
                      " is not where it is updated");
       }

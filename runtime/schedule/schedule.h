@@ -36,6 +36,9 @@ enum class UpdatePlacement {
   kDevice,   // on the device, where weights, gradient accumulator and state stay: nothing crosses
   kOverBus,  // on the device, from the host's memory: weights and gradient cross as with kHost, and
              // then the whole state passes through in chunks, 14 bytes up and 12 down
+  kOverBusKeptGradient,  // as kOverBus, but the gradient, 2 bytes once it is rounded, waits for the
+                         // norm on the device: 12 bytes pass up and 12 down, and the host needs no
+                         // memory for it
   kOverBusResident,  // on the device, where weights and gradient accumulator stay as with kDevice;
                      // low halves and moments pass through in chunks, 10 bytes up and 10 down
 };
@@ -44,9 +47,20 @@ constexpr bool StaysOnDevice(UpdatePlacement placement) {
   return placement == UpdatePlacement::kDevice || placement == UpdatePlacement::kOverBusResident;
 }
 
+// Whether the rounded gradient waits on the device, in memory of its own.
+constexpr bool KeepsGradient(UpdatePlacement placement) {
+  return placement == UpdatePlacement::kOverBusKeptGradient;
+}
+
 // Whether the state passes over the bus to be updated.
 constexpr bool PassesOverBus(UpdatePlacement placement) {
-  return placement == UpdatePlacement::kOverBus || placement == UpdatePlacement::kOverBusResident;
+  return placement == UpdatePlacement::kOverBus || KeepsGradient(placement) ||
+         placement == UpdatePlacement::kOverBusResident;
+}
+
+// Whether the gradient goes to the host.
+constexpr bool GradientCrosses(UpdatePlacement placement) {
+  return placement == UpdatePlacement::kHost || placement == UpdatePlacement::kOverBus;
 }
 
 // What a schedule depends on. Unit 0 is the embedding, 1..layer_count are the decoder layers, the
@@ -80,6 +94,8 @@ struct ScheduleShape {
   // Whether its weights and gradient accumulator stay on the device, in slots of their own.
   bool on_device(int unit) const { return StaysOnDevice(update_of(unit)); }
   bool passes_over_bus(int unit) const { return PassesOverBus(update_of(unit)); }
+  bool gradient_crosses(int unit) const { return GradientCrosses(update_of(unit)); }
+  bool keeps_gradient(int unit) const { return KeepsGradient(update_of(unit)); }
   // Layers that share the rotating slots.
   int streamed_layer_count() const;
   // Whether embedding and head share a weight and a gradient slot: in layer-major order one is done
@@ -145,7 +161,8 @@ enum class OperationKind {
   kLayerBackward,      // compute: hidden gradient in place, adds to the gradient slot
   kEmbedBackward,      // compute: adds to the gradient slot
   kFinalizeGradients,  // compute: sums of squares, rounding to the host plane's dtype; the
-                       // embedding of a tied model adds the head's part of the table first
+                       // embedding of a tied model adds the head's part of the table first. Ends
+                       // in the gradient slot, or where the unit keeps its gradient
   kDownloadGradients,  // d2h: a unit's gradient to the host
   kDownloadResults,    // d2h: losses, sums of squares and marks of what is not finite
   kNorm,               // optimizer: takes the results; global norm, clip coefficient, finite or not

@@ -267,14 +267,16 @@ class Builder {
     }
   }
 
-  // The gradient of `unit` is complete: rounds it and copies it to the host, where that updates.
+  // The gradient of `unit` is complete: rounds it, and copies it to the host if it waits there. A
+  // slot whose gradient does not leave is read by compute alone, which clears it next.
   void Finalize(int unit) {
     const int slot = unit_slots_.GradientSlot(unit);
     Emit({.kind = OperationKind::kFinalizeGradients,
           .stream = StreamKind::kCompute,
           .unit = unit,
           .gradient_slot = slot});
-    if (shape_.on_device(unit)) {
+    if (!shape_.gradient_crosses(unit)) {
+      gradient_slots_[slot].download = -1;
       return;
     }
     operations_.back().records.push_back({EventKind::kGradientReady, slot});

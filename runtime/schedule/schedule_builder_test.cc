@@ -14,6 +14,7 @@ using ::testing::ElementsAre;
 constexpr auto kHost = UpdatePlacement::kHost;
 constexpr auto kDevice = UpdatePlacement::kDevice;
 constexpr auto kOverBus = UpdatePlacement::kOverBus;
+constexpr auto kOverBusKeptGradient = UpdatePlacement::kOverBusKeptGradient;
 constexpr auto kOverBusResident = UpdatePlacement::kOverBusResident;
 
 std::string Line(const Operation& operation) {
@@ -237,6 +238,24 @@ TEST(ScheduleBuilderTest, AnUpdateOverTheBusPassesInChunksThroughTheRing) {
                   "state_update: update_chunk unit 2 chunk 0 <state_ready[0] >chunk_updated[0]",
                   "state_d2h: store_state unit 2 chunk 0 <chunk_updated[0] >unit_updated[2]",
                   "optimizer: update unit 3 >unit_updated[3]"));
+}
+
+// Its slot is free for the next layer once it is finalized: compute does both, in that order.
+TEST(ScheduleBuilderTest, AGradientThatIsKeptLeavesItsSlotAndDoesNotCross) {
+  const auto schedule =
+      BuildSchedule({.layer_count = 3,
+                     .updates = {kHost, kHost, kOverBusKeptGradient, kHost, kHost},
+                     .state_chunks = {0, 0, 1, 0, 0}});
+  ASSERT_TRUE(schedule.ok()) << schedule.status();
+  EXPECT_EQ(CountKind(*schedule, OperationKind::kDownloadGradients), 4);
+  const std::vector<std::string> lines = Lines(*schedule);
+  EXPECT_THAT(lines, testing::Contains("compute: finalize_gradients unit 2"));
+  EXPECT_THAT(lines, testing::Contains(testing::AllOf(
+                         testing::StartsWith("compute: layer_backward unit 1 micro-batch 0"),
+                         testing::Not(testing::HasSubstr("slab_free")))));
+  EXPECT_THAT(lines, testing::Contains(testing::AllOf(
+                         testing::StartsWith("compute: layer_backward unit 2 micro-batch 0"),
+                         testing::HasSubstr("slab_free"))));
 }
 
 TEST(ScheduleBuilderTest, LayersOnTheDeviceHaveSlotsAfterTheSharedOnes) {

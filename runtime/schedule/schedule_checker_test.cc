@@ -20,6 +20,7 @@ using ::testing::HasSubstr;
 constexpr auto kHost = UpdatePlacement::kHost;
 constexpr auto kDevice = UpdatePlacement::kDevice;
 constexpr auto kOverBus = UpdatePlacement::kOverBus;
+constexpr auto kOverBusKeptGradient = UpdatePlacement::kOverBusKeptGradient;
 constexpr auto kOverBusResident = UpdatePlacement::kOverBusResident;
 
 constexpr uint32_t kSeed = 20260204;  // change it to draw other shapes
@@ -59,9 +60,9 @@ ScheduleShape DrawShape(std::mt19937& random, int layer_limit, int micro_batch_l
   const int share = std::max(0, Draw(random, -4, 5));
   const bool mixes = Draw(random, 0, 1) == 1;  // else they are all updated at one place
   const UpdatePlacement same = Draw(random, 0, 1) == 1 ? kDevice : kOverBus;
-  constexpr UpdatePlacement kOthers[] = {kDevice, kOverBus, kOverBusResident};
+  constexpr UpdatePlacement kOthers[] = {kDevice, kOverBus, kOverBusKeptGradient, kOverBusResident};
   for (int unit = 0; unit < shape.unit_count() && share > 0; ++unit) {
-    const UpdatePlacement other = mixes ? kOthers[Draw(random, 0, 2)] : same;
+    const UpdatePlacement other = mixes ? kOthers[Draw(random, 0, 3)] : same;
     shape.updates.push_back(Draw(random, 1, 5) <= share ? other : kHost);
     shape.state_chunks.push_back(PassesOverBus(shape.updates.back()) ? Draw(random, 1, 3) : 0);
   }

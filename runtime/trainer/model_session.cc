@@ -20,14 +20,19 @@ constexpr int64_t kMeasuredBytes = int64_t{16} << 20;
 // In the order in which they are worth their pages; moments come last.
 std::vector<HostStore::Plane> CrossingPlanes(const PipelineOptions& options, int unit_count) {
   bool weights_cross = false;
+  bool gradients_cross = false;
   bool states_cross = false;
   for (int unit = 0; unit < unit_count; ++unit) {
     weights_cross = weights_cross || !options.on_device(unit);
+    gradients_cross = gradients_cross || options.gradient_crosses(unit);
     states_cross = states_cross || PassesOverBus(options.update_of(unit));
   }
   std::vector<HostStore::Plane> planes;
   if (weights_cross) {
-    planes = {HostStore::Plane::kHi, HostStore::Plane::kGradient};
+    planes.push_back(HostStore::Plane::kHi);
+  }
+  if (gradients_cross) {
+    planes.push_back(HostStore::Plane::kGradient);
   }
   if (states_cross || (weights_cross && options.compute_dtype == ComputeDtype::kFloat32)) {
     planes.push_back(HostStore::Plane::kLo);
@@ -52,6 +57,7 @@ absl::StatusOr<std::unique_ptr<ModelSession>> ModelSession::Create(const ModelCo
   session->math_ = backend.MakeMath();
   const HostStore::Options store_options{
       .gradient_bytes = static_cast<int>(SizeBytes(options.templates.dtype)),
+      .gradients = options.host_gradients,
       .fold_layers = options.fold_layers};
   MT_ASSIGN_OR_RETURN(session->store_, HostStore::Create(session->layout_, store_options));
   MT_ASSIGN_OR_RETURN(session->templates_,

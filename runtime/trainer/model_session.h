@@ -2,6 +2,7 @@
 #define RUNTIME_TRAINER_MODEL_SESSION_H_
 
 #include <memory>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -27,6 +28,7 @@ class ModelSession {
   struct Options {
     int optimizer_threads = 1;
     ComputeBackend::TemplateOptions templates;
+    std::vector<bool> host_gradients;  // HostStore's, see HostGradients; empty: of all units
     int fold_layers = 0;  // HostStore's: units of layers share the memory of so many; 0: none do
     int layers_per_unit = 1;  // more for measuring: GroupLayers
   };

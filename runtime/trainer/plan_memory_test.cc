@@ -11,6 +11,7 @@
 #include "runtime/benchmark/random_model.h"
 #include "runtime/config/model_layout.h"
 #include "runtime/config/shapes.h"
+#include "runtime/hoststore/host_store.h"
 #include "runtime/hoststore/pinned_arena.h"
 #include "runtime/pipeline/device_memory.h"
 #include "runtime/pipeline/pipeline_options.h"
@@ -79,13 +80,13 @@ void DrawPlacement(std::mt19937_64& random, int unit_count, PipelineOptions& opt
   const auto draw = [&](int low, int high) {
     return low + static_cast<int>(random() % static_cast<uint64_t>(high - low + 1));
   };
-  constexpr UpdatePlacement kUpdates[] = {UpdatePlacement::kHost, UpdatePlacement::kDevice,
-                                          UpdatePlacement::kOverBus,
-                                          UpdatePlacement::kOverBusResident};
+  constexpr UpdatePlacement kUpdates[] = {
+      UpdatePlacement::kHost, UpdatePlacement::kDevice, UpdatePlacement::kOverBus,
+      UpdatePlacement::kOverBusKeptGradient, UpdatePlacement::kOverBusResident};
   const bool host_updates_all = draw(0, 3) == 0;
   const bool stashes = options.order == MicroBatchOrder::kLayerMajor && draw(0, 3) > 0;
   for (int unit = 0; unit < unit_count; ++unit) {
-    options.updates.push_back(host_updates_all ? UpdatePlacement::kHost : kUpdates[draw(0, 3)]);
+    options.updates.push_back(host_updates_all ? UpdatePlacement::kHost : kUpdates[draw(0, 4)]);
     options.keep.push_back(static_cast<KeepLevel>(draw(0, kKeepLevelCount - 1)));
     options.boundary_on_host.push_back(stashes && draw(0, 2) > 0);
     options.kept_on_host.push_back(stashes && draw(0, 2) > 0);
@@ -100,9 +101,13 @@ void DrawPlacement(std::mt19937_64& random, int unit_count, PipelineOptions& opt
 }
 
 // Bytes of the host that a plan counts under the same job's other placement.
-int64_t HostBytesUnder(const Plan& plan, const DeviceMemoryMap& map) {
-  return plan.host_bytes - plan.device_bytes + map.bytes.total() +
-         PinnedArena::Bytes(map.host_parts);
+int64_t HostBytesUnder(const Plan& plan, const ModelLayout& layout) {
+  const DeviceMemoryMap map = MapDeviceMemory(layout, plan.pipeline);
+  const int64_t gradient_bytes = HostStore::GradientBytes(
+      layout, {.gradient_bytes = static_cast<int>(SizeBytes(plan.pipeline.compute_dtype)),
+               .gradients = HostGradients(plan.pipeline)});
+  return plan.host_bytes - SizeOf(plan, "gradients") - plan.device_bytes + gradient_bytes +
+         map.bytes.total() + PinnedArena::Bytes(map.host_parts);
 }
 
 // Trains a step or two and gives the memory back.
@@ -111,7 +116,8 @@ absl::Status RunSteps(const Case& job, const Plan& plan, ComputeBackend& backend
                                       {.optimizer_threads = 2,
                                        .templates = {.dtype = job.shape.compute_dtype,
                                                      .attention = AttentionMode::kFast,
-                                                     .limits = plan.limits}},
+                                                     .limits = plan.limits},
+                                       .host_gradients = HostGradients(plan.pipeline)},
                                       backend, clock);
   if (!session.ok()) {
     return session.status();
@@ -167,11 +173,9 @@ TEST(PlanMemoryTest, NoPlanIsBelowWhatItsJobTakes) {
     ASSERT_TRUE(plan.fits) << plan.verdict;
     EXPECT_EQ(SizeOf(plan, "device_arena"), plan.device_bytes);
     const ModelLayout layout = MakeModelLayout(job.config);
-    const int64_t chosen_bytes = HostBytesUnder(plan, MapDeviceMemory(layout, plan.pipeline));
-    EXPECT_EQ(chosen_bytes, plan.host_bytes);
+    EXPECT_EQ(HostBytesUnder(plan, layout), plan.host_bytes);
     DrawPlacement(random, static_cast<int>(layout.units.size()), plan.pipeline);
-    [[maybe_unused]] const int64_t drawn_bytes =
-        HostBytesUnder(plan, MapDeviceMemory(layout, plan.pipeline));
+    [[maybe_unused]] const int64_t drawn_bytes = HostBytesUnder(plan, layout);
     ASSERT_TRUE(ResetPeakResident().ok());
     ASSERT_EQ(RunSteps(job, plan, *backend, clock), absl::OkStatus());
 #ifndef ABSL_HAVE_ADDRESS_SANITIZER  // which has memory of its own

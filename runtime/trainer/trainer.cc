@@ -157,7 +157,8 @@ absl::StatusOr<std::unique_ptr<ModelSession>> Trainer::StartSession(const TrainJ
                                            {.optimizer_threads = optimizer_threads_,
                                             .templates = {.dtype = job.compute_dtype,
                                                           .attention = job.attention,
-                                                          .limits = plan.limits}},
+                                                          .limits = plan.limits},
+                                            .host_gradients = HostGradients(plan.pipeline)},
                                            parts_.backend, parts_.clock));
   MT_RETURN_IF_ERROR(PrepareMemory(*session, progress));
   progress.Begin(TrainPhase::kLoading);

@@ -25,6 +25,7 @@ constexpr auto kHost = UpdatePlacement::kHost;
 constexpr auto kDevice = UpdatePlacement::kDevice;
 constexpr auto kOverBus = UpdatePlacement::kOverBus;
 constexpr auto kOverBusResident = UpdatePlacement::kOverBusResident;
+constexpr auto kOverBusKeptGradient = UpdatePlacement::kOverBusKeptGradient;
 
 // Of embedding, four layers, head.
 using Updates = std::vector<UpdatePlacement>;
@@ -95,9 +96,10 @@ TEST_P(CudaPlacementBits, StatesOnTheDevice) {
 }
 
 TEST_P(CudaPlacementBits, UpdatesOverTheBus) {
-  const Updates mixed = {kHost, kOverBus, kDevice, kOverBusResident, kOverBus, kHost};
+  const Updates mixed = {kHost, kOverBus, kDevice, kOverBusResident, kOverBusKeptGradient, kHost};
   for (const MicroBatchOrder order : kOrders) {
-    for (const Updates& updates : {Updates(6, kOverBus), Updates(6, kOverBusResident), mixed}) {
+    for (const Updates& updates : {Updates(6, kOverBus), Updates(6, kOverBusResident),
+                                   Updates(6, kOverBusKeptGradient), mixed}) {
       for (const int slots : {1, 2, 4}) {
         ExpectSameBits({.order = order, .updates = updates, .staging_slots = slots}, 1,
                        "over the bus through " + std::to_string(slots) + " slots");

@@ -11,6 +11,7 @@ namespace {
 constexpr auto kHost = UpdatePlacement::kHost;
 constexpr auto kDevice = UpdatePlacement::kDevice;
 constexpr auto kOverBus = UpdatePlacement::kOverBus;
+constexpr auto kOverBusKeptGradient = UpdatePlacement::kOverBusKeptGradient;
 constexpr auto kOverBusResident = UpdatePlacement::kOverBusResident;
 constexpr auto kMicroBatchMajor = MicroBatchOrder::kMicroBatchMajor;
 
@@ -65,19 +66,22 @@ void AddPlaces(List& list) {
            {.weight_slots = 3, .gradient_slots = 3, .pin = PinMode::kSlabs});
   list.Add("over the bus, through one slot",
            {.updates = list.Everywhere(kOverBus), .staging_slots = 1});
+  list.Add("over the bus, gradients kept on the device",
+           {.gradient_slots = 1, .updates = list.Everywhere(kOverBusKeptGradient)});
   list.Add("states on the device, micro-batch by micro-batch",
            {.order = kMicroBatchMajor, .updates = list.Everywhere(kDevice)});
-  list.Add("mixed, micro-batch by micro-batch",
-           {.order = kMicroBatchMajor,
-            .gradient_slots = 1,
-            .updates = list.Mixed({kDevice, kOverBus, kHost, kOverBusResident, kHost})},
-           0);
+  list.Add(
+      "mixed, micro-batch by micro-batch",
+      {.order = kMicroBatchMajor,
+       .gradient_slots = 1,
+       .updates = list.Mixed({kDevice, kOverBus, kHost, kOverBusResident, kOverBusKeptGradient})},
+      0);
   list.Add(
       "states over the bus, weights resident, through slabs",
       {.updates = list.Everywhere(kOverBusResident), .staging_slots = 3, .pin = PinMode::kSlabs});
   list.Add("mixed updates, some boundaries on the host, through slabs",
            {.weight_slots = 1,
-            .updates = list.Mixed({kOverBusResident, kHost, kDevice, kOverBus}),
+            .updates = list.Mixed({kOverBusResident, kHost, kOverBusKeptGradient, kOverBus}),
             .boundary_on_host = list.Some(),
             .stash_slots = 3,
             .pin = PinMode::kSlabs});

@@ -71,6 +71,7 @@ TEST_P(PlacementBits, NothingDependsOnWhereUpdatesRun) {
   constexpr auto kDevice = UpdatePlacement::kDevice;
   constexpr auto kOverBus = UpdatePlacement::kOverBus;
   constexpr auto kOverBusResident = UpdatePlacement::kOverBusResident;
+  constexpr auto kOverBusKeptGradient = UpdatePlacement::kOverBusKeptGradient;
   using Updates = std::vector<UpdatePlacement>;
   const ModelConfig config = ToyModelConfig(ToyFamily::kQwen2, GetParam().tied);
   const auto train = [&](const RigOptions& options) {
@@ -81,6 +82,7 @@ TEST_P(PlacementBits, NothingDependsOnWhereUpdatesRun) {
        {MicroBatchOrder::kLayerMajor, MicroBatchOrder::kMicroBatchMajor}) {
     for (const Updates& updates :
          {Updates(6, kDevice), Updates(6, kOverBus), Updates(6, kOverBusResident),
+          Updates(6, kOverBusKeptGradient),
           Updates{kDevice, kOverBus, kHost, kOverBusResident, kOverBus, kHost}}) {
       for (const int slots : {1, 3}) {
         const Outcome got = train({.dtype = GetParam().dtype,

@@ -37,6 +37,7 @@ absl::StatusOr<std::unique_ptr<TrainingRig>> TrainingRig::Create(const ModelConf
   MT_ASSIGN_OR_RETURN(
       rig->store_,
       HostStore::Create(rig->layout_, {.gradient_bytes = static_cast<int>(SizeBytes(options.dtype)),
+                                       .gradients = HostGradients({.updates = options.updates}),
                                        .protect_idle_units = backend.pinner() == nullptr}));
   MT_ASSIGN_OR_RETURN(rig->templates_,
                       backend.MakeTemplates(config, rig->layout_,
