@@ -100,7 +100,7 @@ TEST(RoundToBfloat16Test, RoundsEveryKindOfNumberInPlaceAndElsewhere) {
         LaunchRoundToBfloat16InPlace(reinterpret_cast<float*>(values.data()), count, nullptr).ok());
     const std::vector<uint32_t> words = values.Download();
     const auto* packed = reinterpret_cast<const uint16_t*>(words.data());
-    const DeviceArray<uint32_t> source(bits, 16);
+    DeviceArray<uint32_t> source(bits, 16);
     DeviceArray<uint16_t> copy(count, 16);
     ASSERT_TRUE(LaunchRoundToBfloat16(reinterpret_cast<const float*>(source.data()), copy.data(),
                                       count, nullptr)
