@@ -18,6 +18,7 @@
 #include "runtime/optimizer/optimizer_pool.h"
 #include "runtime/pipeline/counting_templates.h"
 #include "runtime/pipeline/host_math.h"
+#include "runtime/pipeline/pipeline_options.h"
 #include "runtime/pipeline/placements_for_test.h"
 #include "runtime/pipeline/small_training.h"
 #include "runtime/pipeline/step_pipeline.h"
