@@ -99,6 +99,10 @@ std::vector<std::string> Advice(const v1::Job& job, const CommandText& command) 
   if (job.held()) {
     return {absl::StrCat(job.name(), " is held in the queue:"), Choice(resume, "lets it go")};
   }
+  if (job.state() == v1::JOB_STATE_QUEUED && job.phase() == "publishing") {
+    return {absl::StrCat(job.name(), " waits: ", job.reason().message()),
+            Choice(resume, "tries again now")};
+  }
   const bool lacks_result =
       job.state() == v1::JOB_STATE_FAILED || job.state() == v1::JOB_STATE_CANCELLED;
   if (lacks_result && !saved.empty()) {

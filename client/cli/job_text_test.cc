@@ -72,6 +72,11 @@ TEST(JobTextTest, WhatStandsStillTellsHowItGoesOn) {
   v1::Job held = JobIn(v1::JOB_STATE_QUEUED);
   held.set_held(true);
   EXPECT_THAT(Advice(held, Type), Contains(HasSubstr("megatrain resume a")));
+  v1::Job trained = JobIn(v1::JOB_STATE_QUEUED, "publishing");
+  trained.mutable_reason()->set_message("its result cannot be stored yet");
+  EXPECT_THAT(Advice(trained, Type),
+              ElementsAre("jobs/a waits: its result cannot be stored yet",
+                          "  megatrain resume a                tries again now"));
 }
 
 TEST(JobTextTest, WhatGoesOnByItselfNeedsNoAdvice) {

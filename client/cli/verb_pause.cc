@@ -59,7 +59,9 @@ void AddPause(CLI::App& app, Verb& chosen) {
   CLI::App* verb = app.add_subcommand("pause", "Saves a job's state and stops it");
   verb->add_option("JOB", flags->job, "The job's name")->required();
   verb->add_flag("--wait", flags->wait, "Waits until it is saved");
-  verb->footer("megatrain resume JOB lets it go on, bit for bit as if it had never stopped.");
+  verb->footer(
+      "megatrain resume JOB lets it go on, bit for bit as if it had never stopped: on a GPU with\n"
+      "train.attention: deterministic.");
   verb->callback([flags, &chosen] {
     chosen = [flags](Session& session) {
       return Pause(session, FullName("jobs", flags->job), flags->wait);

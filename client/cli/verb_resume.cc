@@ -38,7 +38,7 @@ void AddResume(CLI::App& app, Verb& chosen) {
     std::string from;
   };
   auto flags = std::make_shared<Flags>();
-  CLI::App* verb = app.add_subcommand("resume", "Lets a paused or held job go on");
+  CLI::App* verb = app.add_subcommand("resume", "Lets a job go on that is paused or waits");
   verb->add_option("JOB", flags->job, "The job's name")->required();
   verb->add_option("--from", flags->from, "One of its checkpoints (else the newest that is valid)");
   verb->footer(

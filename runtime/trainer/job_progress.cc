@@ -1,6 +1,9 @@
 #include "runtime/trainer/job_progress.h"
 
+#include <utility>
+
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 
 namespace megatrain {
 namespace {
@@ -17,8 +20,15 @@ void JobProgress::Begin(TrainPhase phase) {
   }
 }
 
-ByteProgress JobProgress::Follow(TrainPhase phase) {
-  Start(phase);
+ByteProgress JobProgress::FollowWrite(TrainPhase phase, CheckpointFailure failure) {
+  Start(phase, [&observer = observer_, failure](const std::string& what) {
+    CheckpointFailure told = failure;
+    told.status = absl::DeadlineExceededError(
+        absl::StrCat(what,
+                     ": the disk takes nothing; the state waits in memory, and goes on to the "
+                     "disk as soon as that takes it"));
+    observer.OnDiskWait(told);
+  });
   return [this, phase](int64_t done_bytes, int64_t all_bytes) {
     Tell(phase, done_bytes, all_bytes);
     return absl::OkStatus();
@@ -35,8 +45,8 @@ ByteProgress JobProgress::FollowUntilStop(TrainPhase phase) {
   };
 }
 
-void JobProgress::Start(TrainPhase phase) {
-  watchdog_.SetPhase(std::string(TrainPhaseName(phase)));
+void JobProgress::Start(TrainPhase phase, Watchdog::Told on_disk_wait) {
+  watchdog_.SetPhase(std::string(TrainPhaseName(phase)), std::move(on_disk_wait));
   last_time_ = clock_.MonotonicNow();
 }
 

@@ -28,13 +28,15 @@ class JobProgress {
   absl::Duration Now() const { return clock_.MonotonicNow(); }
 
   // For long work in the middle of a job: nothing is told before it has taken some seconds. The
-  // second one ends the work with CANCELLED when the observer asks to stop.
-  ByteProgress Follow(TrainPhase phase);
+  // first writes what is in memory alone: a disk that hangs is told of as a `failure`, which needs
+  // no status, and waited for. The second ends the work with CANCELLED when the observer asks to
+  // stop.
+  ByteProgress FollowWrite(TrainPhase phase, CheckpointFailure failure);
   ByteProgress FollowUntilStop(TrainPhase phase);
 
  private:
   // Long work begins.
-  void Start(TrainPhase phase);
+  void Start(TrainPhase phase, Watchdog::Told on_disk_wait = nullptr);
   void Tell(TrainPhase phase, int64_t done_bytes, int64_t all_bytes);
 
   const Clock& clock_;

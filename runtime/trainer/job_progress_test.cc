@@ -12,6 +12,7 @@ namespace megatrain {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 class JobProgressTest : public ::testing::Test {
@@ -53,7 +54,32 @@ TEST_F(JobProgressTest, AWishToStopEndsWhatMayBeEnded) {
   observer_.stop_after = 0;
   EXPECT_EQ(progress_.FollowUntilStop(TrainPhase::kPinning)(1, 2).code(),
             absl::StatusCode::kCancelled);
-  EXPECT_TRUE(progress_.Follow(TrainPhase::kExporting)(1, 2).ok()) << "the work is done by then";
+  EXPECT_TRUE(progress_.FollowWrite(TrainPhase::kExporting, {})(1, 2).ok())
+      << "the work is done by then";
+}
+
+TEST_F(JobProgressTest, ADiskThatHangsIsToldOfEachTimeAndEndsNothing) {
+  const ByteProgress writing = progress_.FollowWrite(
+      TrainPhase::kSaving, {.step = 7, .trigger = CheckpointTrigger::kPause, .status = {}});
+  for (size_t hangs = 1; hangs <= 2; ++hangs) {
+    EXPECT_TRUE(writing(1, 2).ok());
+    for (int i = 0; i < 1000; ++i) {
+      clock_.Advance(absl::Seconds(10));
+      watchdog_.Look();
+    }
+    EXPECT_EQ(observer_.disk_waits.size(), hangs) << "told once of each";
+  }
+  EXPECT_EQ(observer_.disk_waits[0].step, 7);
+  EXPECT_EQ(observer_.disk_waits[0].trigger, CheckpointTrigger::kPause);
+  EXPECT_THAT(std::string(observer_.disk_waits[0].status.message()),
+              HasSubstr("saving does not go on: the disk takes nothing"));
+  EXPECT_THAT(observer_.stalls, IsEmpty());
+  progress_.FollowUntilStop(TrainPhase::kLoading)(1, 2).IgnoreError();
+  for (int i = 0; i < 1000; ++i) {
+    clock_.Advance(absl::Seconds(10));
+    watchdog_.Look();
+  }
+  EXPECT_EQ(observer_.stalls.size(), 1U) << "what does not only write is another matter";
 }
 
 }  // namespace

@@ -74,7 +74,10 @@ absl::Status JobSaver::TrySave(const TrainingProgress& progress, const SaveReque
   MT_ASSIGN_OR_RETURN(
       const WrittenCheckpoint written,
       WriteCheckpoint(parts_.session.store(), std::move(manifest), options_.folder, parts_.files,
-                      log_, parts_.progress.Follow(TrainPhase::kSaving)));
+                      log_,
+                      parts_.progress.FollowWrite(
+                          TrainPhase::kSaving,
+                          {.step = progress.step, .trigger = request.trigger, .status = {}})));
   saved_step_ = progress.step;
   saved_time_ = parts_.clock.MonotonicNow();
   last_id_ = written.checkpoint.id;

@@ -62,6 +62,7 @@ class PassingTime final : public TrainObserver {
   std::optional<SaveRequest> OnCheckpointFailed(const CheckpointFailure& failure) override {
     return observer_.OnCheckpointFailed(failure);
   }
+  void OnDiskWait(const CheckpointFailure& failure) override { observer_.OnDiskWait(failure); }
   void OnStall(const std::string& what) override { observer_.OnStall(what); }
   std::optional<SaveRequest> TakeSaveRequest() override { return std::nullopt; }
   bool StopRequested() override { return false; }

@@ -45,6 +45,7 @@ class RecordingObserver final : public TrainObserver {
     failures.push_back(failure);
     return on_failure();
   }
+  void OnDiskWait(const CheckpointFailure& failure) override { disk_waits.push_back(failure); }
   std::optional<SaveRequest> TakeSaveRequest() override {
     const bool evaluating = !phases.empty() && phases.back() == TrainPhase::kEvaluating;
     const bool now = request.has_value() && static_cast<int64_t>(steps.size()) >= request_after &&
@@ -77,6 +78,7 @@ class RecordingObserver final : public TrainObserver {
   std::vector<CheckpointReport> checkpoints;
   std::vector<EvaluationReport> evaluations;
   std::vector<CheckpointFailure> failures;
+  std::vector<CheckpointFailure> disk_waits;
 
   // When the job is to stop as if its process died: after so many steps are told of, and so on.
   int64_t stop_after = std::numeric_limits<int64_t>::max();

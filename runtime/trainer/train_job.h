@@ -162,6 +162,10 @@ class TrainObserver {
   // makes a checkpoint instead.
   virtual std::optional<SaveRequest> OnCheckpointFailed(const CheckpointFailure& failure) = 0;
 
+  // A save or an export does not go on, since the disk takes nothing; it goes on when the disk
+  // does. Called by another thread than the rest, while the job's own may be stuck.
+  virtual void OnDiskWait(const CheckpointFailure& failure) = 0;
+
   // Asked at each step, and at each batch of an evaluation; what was asked for since the last call.
   // Not without save.folder.
   virtual std::optional<SaveRequest> TakeSaveRequest() = 0;

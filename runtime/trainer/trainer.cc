@@ -289,7 +289,7 @@ absl::StatusOr<LoopEnd> Trainer::Train(const Running& running) {
 }
 
 absl::StatusOr<LoopEnd> Trainer::Export(const Running& running, JobSaver& saver, LoopEnd end) {
-  absl::Status status = TryExport(running);
+  absl::Status status = TryExport(running, end.progress.step);
   // Without a folder for checkpoints nobody could ask for anything.
   while (!status.ok() && !absl::IsCancelled(status) && !running.job.save.folder.empty()) {
     MT_ASSIGN_OR_RETURN(const SaveRequest request, saver.Hold({.step = end.progress.step,
@@ -301,20 +301,22 @@ absl::StatusOr<LoopEnd> Trainer::Export(const Running& running, JobSaver& saver,
       end.last_checkpoint = saver.last_id();
       return end;
     }
-    status = TryExport(running);
+    status = TryExport(running, end.progress.step);
   }
   MT_RETURN_IF_ERROR(status);
   return end;
 }
 
-absl::Status Trainer::TryExport(const Running& running) {
+absl::Status Trainer::TryExport(const Running& running, int64_t step) {
   if (running.observer.StopRequested()) {
     return absl::CancelledError("the job was asked to stop before its export");
   }
   running.progress.Begin(TrainPhase::kExporting);
   return ExportModel(*running.inputs.model, running.session.layout(), running.session.store(),
                      running.job.output_path, parts_.files,
-                     running.progress.Follow(TrainPhase::kExporting));
+                     running.progress.FollowWrite(
+                         TrainPhase::kExporting,
+                         {.step = step, .trigger = CheckpointTrigger::kFinal, .status = {}}));
 }
 
 }  // namespace megatrain

@@ -86,7 +86,7 @@ class Trainer {
   absl::StatusOr<LoopEnd> Train(const Running& running);
   // While the disk does not take it, holds; a job that is stopped then is paused by a checkpoint.
   absl::StatusOr<LoopEnd> Export(const Running& running, JobSaver& saver, LoopEnd end);
-  absl::Status TryExport(const Running& running);
+  absl::Status TryExport(const Running& running, int64_t step);
 
   const Parts parts_;
   const int optimizer_threads_;

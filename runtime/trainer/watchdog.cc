@@ -12,8 +12,7 @@ constexpr absl::Duration kInterval = absl::Seconds(1);
 
 }  // namespace
 
-Watchdog::Watchdog(const Clock& clock, absl::Duration generous_limit,
-                   std::function<void(const std::string& what)> on_stall)
+Watchdog::Watchdog(const Clock& clock, absl::Duration generous_limit, Told on_stall)
     : clock_(clock),
       on_stall_(std::move(on_stall)),
       generous_limit_(generous_limit),
@@ -33,9 +32,10 @@ void Watchdog::RaiseGenerousLimit(absl::Duration limit) {
   generous_limit_ = std::max(generous_limit_, limit);
 }
 
-void Watchdog::SetPhase(std::string phase) {
+void Watchdog::SetPhase(std::string phase, Told on_disk_wait) {
   MutexLock lock(&mutex_);
   phase_ = std::move(phase);
+  on_disk_wait_ = std::move(on_disk_wait);
 }
 
 void Watchdog::SetPipeline(const StepPipeline* pipeline) {
@@ -51,6 +51,7 @@ void Watchdog::StepEnded(absl::Duration duration) {
 
 void Watchdog::Look() {
   std::string stall;
+  Told tell;
   {
     MutexLock lock(&mutex_);
     JobLook look{.phase = phase_, .beat_count = beat_count_.load(std::memory_order_relaxed)};
@@ -58,14 +59,18 @@ void Watchdog::Look() {
       look.pipeline = pipeline_->Progress();
     }
     const absl::Duration stalled = detector_.Take(look, clock_.MonotonicNow());
-    if (stalled < Limit() || told_) {
+    if (stalled < Limit()) {
+      told_disk_wait_ = false;
       return;
     }
-    told_ = true;
+    if (std::exchange(on_disk_wait_ == nullptr ? told_ : told_disk_wait_, true)) {
+      return;
+    }
+    tell = on_disk_wait_ == nullptr ? on_stall_ : on_disk_wait_;
     stall =
         absl::StrCat("no progress for ", absl::FormatDuration(stalled), ": ", detector_.Describe());
   }
-  on_stall_(stall);
+  tell(stall);
 }
 
 absl::Duration Watchdog::Limit() const {

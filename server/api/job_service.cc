@@ -263,8 +263,7 @@ absl::StatusOr<v1::Job> JobService::Resume(const v1::ResumeJobRequest& request) 
                                                         "\" is none of this job: fork it")}});
     }
     MT_ASSIGN_OR_RETURN(in_use, parts_.checkpoints.UseUndamaged(request.checkpoint()));
-    MT_ASSIGN_OR_RETURN(const auto newest, parts_.checkpoints.List(request.name(), 0, 1));
-    wish.start_after_number = newest.empty() ? 0 : newest.front().number;
+    MT_ASSIGN_OR_RETURN(wish.start_after_number, parts_.checkpoints.LastNumber(request.name()));
   }
   MT_RETURN_IF_ERROR(
       parts_.store.RecordWish(MakeRequestKey("ResumeJob", request), request.name(), wish).status());

@@ -43,8 +43,9 @@ void JobServiceTest::SetUp() {
       ::testing::TempDir() + "/" + ::testing::UnitTest::GetInstance()->current_test_info()->name();
   std::filesystem::create_directories(folder_ + "/model");
   std::ofstream(folder_ + "/model/config.json") << kToyConfig;
-  database_ = *Database::Open(folder_ + "/db", {RequestLogMigration(), JobStoreMigration(),
-                                                ResourceTableMigration(), JobWishMigration()});
+  database_ = *Database::Open(folder_ + "/db",
+                              {RequestLogMigration(), JobStoreMigration(), ResourceTableMigration(),
+                               JobWishMigration(), JobResumeMigration()});
   store_ = std::make_unique<SqliteJobStore>(*database_, clock_);
   uploads_ = *UploadStore::Open(*database_, files_, clock_, {.folder = folder_ + "/uploads"});
   preparer_ = std::make_unique<DataPreparer>(clock_, DataPreparer::Options());

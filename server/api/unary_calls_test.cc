@@ -74,6 +74,18 @@ class UnaryCallsTest : public ::testing::Test {
     server_->Wait();
   }
 
+  // Makes a call and cancels it once its handler has started.
+  void CancelOnce(std::future<void> started) {
+    grpc::ClientContext context;
+    std::thread client([&] {
+      v1::Server server;
+      EXPECT_EQ(stub_->GetServer(&context, {}, &server).error_code(), grpc::StatusCode::CANCELLED);
+    });
+    started.wait();
+    context.TryCancel();
+    client.join();
+  }
+
   grpc::Status Get(v1::Server* server = nullptr) {
     grpc::ClientContext context;
     v1::Server ignored;
@@ -123,14 +135,7 @@ TEST_F(UnaryCallsTest, ACancelledCallEndsAtOnceAndLetsTheServerStop) {
     release.get_future().wait();
     return Version("late");
   };
-  grpc::ClientContext context;
-  std::thread client([&] {
-    v1::Server server;
-    EXPECT_EQ(stub_->GetServer(&context, {}, &server).error_code(), grpc::StatusCode::CANCELLED);
-  });
-  started.get_future().wait();
-  context.TryCancel();
-  client.join();
+  CancelOnce(started.get_future());
   server_->Shutdown();
   server_->Wait();  // the handler still blocks: only the call has ended
   release.set_value();
@@ -163,14 +168,7 @@ TEST_F(UnaryCallsTest, ALongHandlerEndsWithItsCall) {
     ended.set_value(result.status());
     return result;
   };
-  grpc::ClientContext context;
-  std::thread client([&] {
-    v1::Server server;
-    EXPECT_EQ(stub_->GetServer(&context, {}, &server).error_code(), grpc::StatusCode::CANCELLED);
-  });
-  started.get_future().wait();
-  context.TryCancel();
-  client.join();
+  CancelOnce(started.get_future());
   EXPECT_TRUE(absl::IsCancelled(ended.get_future().get()));
 }
 

@@ -48,15 +48,13 @@ absl::Status CheckpointCatalog::Reconcile() {
                       parts_.disk.ListFolder(parts_.jobs_folder));
   for (const std::string& id : ids) {
     const std::string job = absl::StrCat("jobs/", id);
-    const std::string folder = FolderOf(job);
-    if (!IsResourceId(id) || !parts_.disk.Exists(folder) || !parts_.jobs.Get(job).ok()) {
+    if (!IsResourceId(id) || !parts_.jobs.Get(job).ok()) {
       continue;
     }
-    MT_RETURN_IF_ERROR(CleanCheckpointFolder(folder, parts_.disk));
-    MT_ASSIGN_OR_RETURN(const auto invalid, Adopt(job));
-    for (const CheckpointListing::Invalid& each : invalid) {
-      parts_.report(absl::StrCat(folder, "/", each.id, " is no checkpoint and stays where it is: ",
-                                 std::string(each.reason.message())));
+    const absl::Status status = ReconcileFolder(job);
+    if (!status.ok() && !absl::IsNotFound(status)) {
+      parts_.report(absl::StrCat("the checkpoints of ", job,
+                                 " stay as they are: ", std::string(status.message())));
     }
   }
   MT_ASSIGN_OR_RETURN(const Rows rows, List("", 0, -1));
@@ -71,11 +69,26 @@ absl::Status CheckpointCatalog::Reconcile() {
   return absl::OkStatus();
 }
 
+absl::Status CheckpointCatalog::ReconcileFolder(const std::string& job) {
+  const std::string folder = FolderOf(job);
+  MT_RETURN_IF_ERROR(CleanCheckpointFolder(folder, parts_.disk));
+  MT_ASSIGN_OR_RETURN(const auto invalid, Adopt(job));
+  for (const CheckpointListing::Invalid& each : invalid) {
+    parts_.report(
+        absl::StrCat(folder, "/", each.id,
+                     IsInvalidCheckpoint(each.reason) ? " is no checkpoint" : " cannot be read",
+                     " and stays where it is: ", std::string(each.reason.message())));
+  }
+  return absl::OkStatus();
+}
+
+// A folder that cannot be read is there.
 absl::Status CheckpointCatalog::CheckDisk() {
   MT_ASSIGN_OR_RETURN(const Rows rows, List("", 0, -1));
   const bool is_there =
       rows.empty() || std::any_of(rows.begin(), rows.end(), [this](const auto& row) {
-        return parts_.disk.Exists(FolderOf(JobOfCheckpoint(row.message.name())));
+        const std::string folder = FolderOf(JobOfCheckpoint(row.message.name()));
+        return !absl::IsNotFound(parts_.disk.ListFolder(folder).status());
       });
   return is_there
              ? absl::OkStatus()
@@ -128,17 +141,16 @@ absl::StatusOr<CheckpointCatalog::Rows> CheckpointCatalog::RowsOf(const std::str
 }
 
 absl::StatusOr<JobStart> CheckpointCatalog::StartOf(const JobRecord& record) {
-  MT_ASSIGN_OR_RETURN(Rows rows, RowsOf(record.job.name()));
-  std::vector<CheckpointListing::Invalid> invalid;
-  if (!StartWishStands(record.wishes, rows)) {
-    MT_ASSIGN_OR_RETURN(invalid, Adopt(record.job.name()));
-    MT_ASSIGN_OR_RETURN(rows, RowsOf(record.job.name()));
-  }
+  const absl::StatusOr<std::vector<CheckpointListing::Invalid>> invalid = Adopt(record.job.name());
+  MT_ASSIGN_OR_RETURN(const Rows rows, RowsOf(record.job.name()));
   MT_ASSIGN_OR_RETURN(JobStart start, Choose(record, rows));
+  MT_RETURN_IF_ERROR(invalid.status());
+  const bool wished = StartWishStands(record.wishes, rows);
   const int64_t step = start.checkpoint.has_value() ? start.checkpoint->step() : -1;
-  for (const CheckpointListing::Invalid& each : invalid) {
-    // It may be a later one, which the disk does not give now.
-    if (!IsInvalidCheckpoint(each.reason) && StepOfCheckpointId(each.id) > step) {
+  for (const CheckpointListing::Invalid& each : *invalid) {
+    const int64_t its_step = StepOfCheckpointId(each.id).value_or(-1);
+    // It is that one or may be a later one, which the disk, or this version, does not give now.
+    if (!IsInvalidCheckpoint(each.reason) && (its_step == step || (its_step > step && !wished))) {
       return each.reason;
     }
   }
@@ -309,6 +321,12 @@ absl::StatusOr<std::vector<Numbered<v1::Checkpoint>>> CheckpointCatalog::List(
     return absl::OkStatus();
   }));
   return rows;
+}
+
+absl::StatusOr<int64_t> CheckpointCatalog::LastNumber(const std::string& job) {
+  Adopt(job).status().IgnoreError();  // whoever goes back does so since the newest cannot be read
+  MT_ASSIGN_OR_RETURN(const Rows rows, List(job, 0, 1));
+  return rows.empty() ? 0 : rows.front().number;
 }
 
 absl::StatusOr<std::vector<v1::CheckpointFile>> CheckpointCatalog::Files(const std::string& name) {

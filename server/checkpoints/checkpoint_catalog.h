@@ -50,8 +50,9 @@ class CheckpointCatalog final : public JobCheckpoints {
   };
 
   // Takes in valid folders without a row, forgets rows without a valid folder, and removes what
-  // saves and removals left. Before any engine runs. FAILED_PRECONDITION when no folder of any row
-  // is there, as if their disk were not mounted: nothing is forgotten then.
+  // saves and removals left. Before any engine runs. What the disk does not give is reported and
+  // stays as it is: it is one job's affair. FAILED_PRECONDITION when no folder of any row is there,
+  // as if their disk were not mounted: nothing is forgotten then.
   static absl::StatusOr<std::unique_ptr<CheckpointCatalog>> Open(const Parts& parts);
 
   absl::StatusOr<std::string> Folder(const v1::Job& job) override;
@@ -76,6 +77,10 @@ class CheckpointCatalog final : public JobCheckpoints {
   // `before_number`, unless it is 0.
   absl::StatusOr<std::vector<Numbered<v1::Checkpoint>>> List(const std::string& job,
                                                              int64_t before_number, int64_t limit);
+
+  // The highest number of any of the job's, which does not run, also of one that the engine
+  // committed and told nobody of; 0 without any.
+  absl::StatusOr<int64_t> LastNumber(const std::string& job);
 
   // Its files, the manifest first. DATA_LOSS when it is not valid any more.
   absl::StatusOr<std::vector<v1::CheckpointFile>> Files(const std::string& name);
@@ -107,6 +112,7 @@ class CheckpointCatalog final : public JobCheckpoints {
       : parts_(parts), uses_(parts.clock), folders_(parts.disk, parts_.report) {}
 
   absl::Status Reconcile();
+  absl::Status ReconcileFolder(const std::string& job);
   absl::Status CheckDisk();
   // Folders of the job without a row get one; gives those that are no checkpoints.
   absl::StatusOr<std::vector<CheckpointListing::Invalid>> Adopt(const std::string& job);

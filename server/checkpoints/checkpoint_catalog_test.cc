@@ -8,8 +8,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "runtime/base/crc32c.h"
 #include "runtime/base/faulty_file_system.h"
 #include "runtime/base/posix_file_system.h"
 #include "runtime/base/virtual_clock.h"
@@ -240,6 +242,56 @@ TEST_F(CheckpointCatalogTest, ARewoundJobGoesOnFromWhereItsUserWishes) {
   ASSERT_TRUE(catalog_->Commit(record, id).ok());
   EXPECT_THAT(Steps(), ElementsAre(2, 1));
   EXPECT_EQ(StartOf(record), Name(2));
+}
+
+TEST_F(CheckpointCatalogTest, WhatARewoundJobSavedLaterIsGoneOnFrom) {
+  Save({.step = 1});
+  MakeCheckpointFolder(FolderOf("a"), {.step = 2});  // before the wish: nobody was told of it yet
+  JobRecord record = Job();
+  record.wishes.start_checkpoint = Name(1);
+  record.wishes.start_after_number = catalog_->LastNumber("jobs/a").value_or(0);
+  EXPECT_EQ(StartOf(record), Name(1));
+  MakeCheckpointFolder(FolderOf("a"), {.step = 2, .create_seconds = 100});  // and since then
+  EXPECT_EQ(StartOf(record), Name(2));
+}
+
+TEST_F(CheckpointCatalogTest, AFolderThatCannotBeReadIsItsJobsAffairAlone) {
+  Save({.step = 1});
+  std::filesystem::rename(FolderOf("a"), folder_ + "/away");
+  std::ofstream(FolderOf("a")) << "no folder";
+  Restart();
+  EXPECT_THAT(findings_, ElementsAre(HasSubstr("the checkpoints of jobs/a stay as they are: ")));
+  EXPECT_FALSE(catalog_->StartOf(Job()).ok());
+  AddJob("b");
+  EXPECT_EQ(StartOf(Job("b")), "");
+  std::filesystem::remove(FolderOf("a"));
+  std::filesystem::rename(folder_ + "/away", FolderOf("a"));
+  EXPECT_EQ(StartOf(Job()), Name(1)) << "nothing was forgotten";
+}
+
+TEST_F(CheckpointCatalogTest, OneOfANewerFormatIsNeitherForgottenNorDamaged) {
+  Save({.step = 1});
+  Save({.step = 2});
+  const std::string path = FolderOf("a") + "/step-00000002/manifest.json";
+  std::string text = *files_.ReadFile(path, 10000);
+  const std::string format = "\"format\": 1";
+  text.replace(text.find(format), format.size(), "\"format\": 2");
+  const size_t checksum_at = text.size() - std::string("01234567\"\n}\n").size();
+  text.replace(checksum_at, 8, absl::StrFormat("%08x", Crc32c(text.substr(0, checksum_at))));
+  std::ofstream(path) << text;
+  Restart();
+  EXPECT_THAT(findings_, ElementsAre(HasSubstr("cannot be read and stays where it is")));
+  EXPECT_THAT(Steps(), ElementsAre(2, 1));
+  EXPECT_THAT(std::string(catalog_->StartOf(Job()).status().message()),
+              HasSubstr("format is 2 but this version reads 1"));
+  EXPECT_TRUE(absl::IsUnimplemented(catalog_->Verify(Name(2)).status()));
+  EXPECT_EQ(catalog_->Get(Name(2))->message.damage(), "");
+  JobRecord record = Job();
+  record.wishes.start_checkpoint = Name(1);
+  record.wishes.start_after_number = catalog_->LastNumber("jobs/a").value_or(0);
+  EXPECT_EQ(StartOf(record), Name(1));
+  record.wishes.start_checkpoint = Name(2);
+  EXPECT_FALSE(catalog_->StartOf(record).ok());
 }
 
 TEST_F(CheckpointCatalogTest, AWishedCheckpointIsTakenAmongYoungerOnesOfEarlierSteps) {

@@ -23,8 +23,7 @@ std::string RemovedFolderOf(const v1::Checkpoint& row) {
 }  // namespace
 
 bool IsInvalidCheckpoint(const absl::Status& status) {
-  return absl::IsNotFound(status) || absl::IsDataLoss(status) || absl::IsInvalidArgument(status) ||
-         absl::IsUnimplemented(status);
+  return absl::IsNotFound(status) || absl::IsDataLoss(status) || absl::IsInvalidArgument(status);
 }
 
 // A folder whose manifest is damaged is the row's: a new one would have a valid one.

@@ -38,7 +38,8 @@ class CheckpointFolders {
   Executor remover_{1};
 };
 
-// Faults of a checkpoint itself; others are the disk's own.
+// Faults of a checkpoint itself; others are the disk's own, or, UNIMPLEMENTED, a newer version's
+// format.
 bool IsInvalidCheckpoint(const absl::Status& status);
 
 }  // namespace megatrain

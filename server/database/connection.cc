@@ -24,7 +24,7 @@ absl::StatusCode CodeFor(int code, int system_error) {
       return absl::StatusCode::kResourceExhausted;
     case SQLITE_IOERR:
       return system_error == ENOSPC || system_error == EDQUOT ? absl::StatusCode::kResourceExhausted
-                                                              : absl::StatusCode::kInternal;
+                                                              : absl::StatusCode::kUnknown;
     case SQLITE_CONSTRAINT:
       return absl::StatusCode::kFailedPrecondition;
     case SQLITE_CORRUPT:

@@ -98,7 +98,11 @@ absl::StatusOr<nlohmann::json> DataPreparer::Run(const std::string& run_name,
   const nlohmann::json result = ResultIn(outcome.output);
   if (result.is_null() || outcome.exit_code < 0) return DeathOf(outcome);
   if (!result["ok"].get<bool>()) {
-    return absl::InvalidArgumentError(result.value("error", "the helper gave no reason"));
+    const std::string error = result.value("error", "the helper gave no reason");
+    const int64_t error_number = CountIn(result, "error_number");  // of the system's errors
+    return error_number == 0
+               ? absl::InvalidArgumentError(error)
+               : absl::Status(absl::ErrnoToStatusCode(static_cast<int>(error_number)), error);
   }
   return result;
 }
@@ -138,11 +142,13 @@ absl::Status DataPreparer::DeathOf(const HelperProcess::Outcome& outcome) const 
         "reading the data took longer than ", absl::FormatDuration(options_.time_limit),
         " and was stopped: use less data, or look for a loop in the chat template"));
   }
+  if (outcome.signal == SIGKILL) {
+    return absl::ResourceExhaustedError(
+        "the helper that reads the data was killed, perhaps because the machine is out of memory");
+  }
   if (outcome.signal != 0) {
-    return absl::InternalError(absl::StrCat(
-        "the helper that reads the data was ended by signal ", outcome.signal,
-        outcome.signal == SIGKILL ? ", perhaps because the machine is out of memory: try again"
-                                  : ""));
+    return absl::InternalError(
+        absl::StrCat("the helper that reads the data was ended by signal ", outcome.signal));
   }
   const std::string& errors = outcome.errors;
   return absl::InternalError(absl::StrCat(

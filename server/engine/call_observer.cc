@@ -101,12 +101,16 @@ void CallObserver::OnEvaluation(const EvaluationReport& report) {
   call_.Send(std::move(event));
 }
 
-std::optional<SaveRequest> CallObserver::OnCheckpointFailed(const CheckpointFailure& failure) {
+void CallObserver::TellFailure(const CheckpointFailure& failure) {
   spdlog::error("{}: no checkpoint after step {}: {}", call_.request().name(), failure.step,
                 failure.status.ToString());
   engine::v1::RunJobEvent event;
   *event.mutable_checkpoint_failed() = CheckpointFailureToProto(failure);
   call_.Send(std::move(event));
+}
+
+std::optional<SaveRequest> CallObserver::OnCheckpointFailed(const CheckpointFailure& failure) {
+  TellFailure(failure);
   return call_.WaitForSaveRequest();
 }
 

@@ -28,6 +28,7 @@ class CallObserver final : public TrainObserver {
   void OnCheckpoint(const CheckpointReport& report) override;
   void OnEvaluation(const EvaluationReport& report) override;
   std::optional<SaveRequest> OnCheckpointFailed(const CheckpointFailure& failure) override;
+  void OnDiskWait(const CheckpointFailure& failure) override { TellFailure(failure); }
   std::optional<SaveRequest> TakeSaveRequest() override { return call_.TakeSaveRequest(); }
   bool StopRequested() override { return call_.cancelled(); }
 
@@ -35,6 +36,8 @@ class CallObserver final : public TrainObserver {
   const AllStreamFigures& total() const { return total_; }
 
  private:
+  void TellFailure(const CheckpointFailure& failure);
+
   RunJobCall& call_;
   const Clock& clock_;
   const absl::Duration process_start_;

@@ -3,11 +3,9 @@
 #include <pthread.h>
 #include <sched.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <csignal>
-#include <cstdlib>
 #include <memory>
 #include <string>
 #include <thread>
@@ -50,17 +48,6 @@ int AllowedProcessors() {
   cpu_set_t set;
   CPU_ZERO(&set);
   return sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
-}
-
-// Has threads that wait for work of the OpenMP runtime sleep instead of spin: beside the
-// optimizer's threads, or on a machine that others use too, spinning made a step ten times slower.
-// The runtime reads its setting when it is loaded, so this process starts itself anew with it; a
-// setting of the user's is kept.
-void LetIdleThreadsSleep(char** argv) {
-  constexpr char kSetting[] = "OMP_WAIT_POLICY";
-  if (getenv(kSetting) == nullptr && setenv(kSetting, "passive", 0) == 0) {
-    execv("/proc/self/exe", argv);  // returns only when it fails: then threads spin
-  }
 }
 
 // Stops `service` at each SIGTERM or SIGINT, both of which must be blocked in every thread: the
@@ -183,7 +170,6 @@ int EngineMain(int argc, char** argv, const BackendFactories& factories) {
   CLI::App app("The training engine of megatraind.", "megatrain-engine");
   AddFlags(factories, app, flags);
   CLI11_PARSE(app, argc, argv);
-  LetIdleThreadsSleep(argv);
 
   spdlog::set_default_logger(spdlog::stderr_logger_mt("engine"));
   spdlog::set_level(spdlog::level::from_str(flags.log));

@@ -278,8 +278,9 @@ v1::CheckpointFailure CheckpointFailureToProto(const CheckpointFailure& failure)
   v1::CheckpointFailure result;
   result.set_step(failure.step);
   result.set_trigger(TriggerToProto(failure.trigger));
-  result.mutable_reason()->set_code(absl::IsResourceExhausted(failure.status) ? "DISK_FULL"
-                                                                              : "DISK_FAILED");
+  result.mutable_reason()->set_code(absl::IsResourceExhausted(failure.status)  ? "DISK_FULL"
+                                    : absl::IsDeadlineExceeded(failure.status) ? "DISK_STALLED"
+                                                                               : "DISK_FAILED");
   result.mutable_reason()->set_message(std::string(failure.status.message()));
   return result;
 }

@@ -213,6 +213,7 @@ TEST(JobConversionTest, WhatAJobTellsArrives) {
   };
   EXPECT_EQ(reason(absl::ResourceExhaustedError("full")).code(), "DISK_FULL");
   EXPECT_EQ(reason(absl::ErrnoToStatus(EIO, "broken")).code(), "DISK_FAILED");
+  EXPECT_EQ(reason(absl::DeadlineExceededError("hangs")).code(), "DISK_STALLED");
   EXPECT_EQ(reason(absl::ResourceExhaustedError("full")).message(), "full");
   EXPECT_EQ(ReasonToProto(MarkUnusableCheckpoint(absl::DataLossError("bytes"))).code(),
             "CHECKPOINT_CORRUPT");

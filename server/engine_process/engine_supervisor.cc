@@ -21,7 +21,9 @@ constexpr absl::Duration kReadyPoll = absl::Milliseconds(250);
 constexpr absl::Duration kReadyTimeout = absl::Seconds(120);  // loading the libraries included
 constexpr absl::Duration kStopGrace = absl::Seconds(10);
 constexpr size_t kQuotedBytes = 500;
-// The engine would set it and start itself anew, which loads its libraries twice.
+// Has threads that wait for work of the OpenMP runtime sleep instead of spin: beside the
+// optimizer's threads, or on a machine that others use too, spinning made a step ten times slower.
+// The runtime reads it when it is loaded. A setting of the user's is kept.
 constexpr char kIdleThreadsSleep[] = "OMP_WAIT_POLICY=passive";
 
 // The log's last line, cut: of an engine that gave up, why it did.

@@ -41,6 +41,20 @@ absl::Status WithReason(absl::Status status, std::string_view reason,
   return status;
 }
 
+bool CanPass(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kAborted:
+    case absl::StatusCode::kDeadlineExceeded:
+    case absl::StatusCode::kPermissionDenied:
+    case absl::StatusCode::kResourceExhausted:
+    case absl::StatusCode::kUnavailable:
+    case absl::StatusCode::kUnknown:  // of the system's errors, EIO
+      return true;
+    default:
+      return false;
+  }
+}
+
 std::string ReasonOf(const absl::Status& status) {
   const auto payload = status.GetPayload(TypeUrl<google::rpc::ErrorInfo>());
   google::rpc::ErrorInfo info;

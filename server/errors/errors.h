@@ -19,6 +19,10 @@ namespace megatrain {
 absl::Status WithReason(absl::Status status, std::string_view reason,
                         const std::map<std::string, std::string>& metadata = {});
 
+// It says nothing against what was asked for: disk, memory or something else was in the way, and
+// the same can succeed once that is seen to.
+bool CanPass(const absl::Status& status);
+
 // The reason of `status`, or "" when it has none.
 std::string ReasonOf(const absl::Status& status);
 

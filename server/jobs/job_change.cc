@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "runtime/base/status_macros.h"
+#include "server/jobs/job_wish.h"
 #include "server/resources/timestamp.h"
 
 namespace megatrain {
@@ -37,8 +38,8 @@ void JobChange::SetStarted(const engine::v1::Started& started, absl::Time now) {
   changed_ = true;
 }
 
-void JobChange::SetSavesAsked(int64_t count) {
-  record_.saves_asked = count;
+void JobChange::SetSavesAnswered(int64_t count) {
+  record_.saves_answered = count;
   changed_ = true;
 }
 
@@ -154,6 +155,15 @@ void JobChange::PutBack(const v1::JobReason& reason, bool counts, absl::Time now
   job.clear_last_step();
   job.clear_planned_step_count();
   job.clear_peak_host_bytes();
+  job.clear_estimated_end_time();
+  AddStateEvent(now);
+}
+
+void JobChange::WaitWithResult(const v1::JobReason& reason, absl::Time now) {
+  v1::Job& job = record_.job;
+  job.set_state(v1::JOB_STATE_QUEUED);
+  job.set_phase(kPublishingPhase);
+  *job.mutable_reason() = reason;
   job.clear_estimated_end_time();
   AddStateEvent(now);
 }

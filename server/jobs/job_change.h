@@ -27,8 +27,8 @@ class JobChange {
 
   // Takes over what users wish by now; that is in the store already.
   void SetWishes(const JobWishes& wishes) { record_.wishes = wishes; }
-  // The engine was asked for the first `count` saves that were wished.
-  void SetSavesAsked(int64_t count);
+  // A checkpoint, or the news that it failed, came after the first `count` saves were wished.
+  void SetSavesAnswered(int64_t count);
 
   void SetState(v1::JobState state, absl::Time now);
   void SetPhase(const std::string& phase, absl::Time now);
@@ -70,6 +70,9 @@ class JobChange {
 
   // Back into the queue; `counts`: as the next attempt, after a crash.
   void PutBack(const v1::JobReason& reason, bool counts, absl::Time now);
+
+  // Back into the queue, trained: it waits with its result until that can be stored.
+  void WaitWithResult(const v1::JobReason& reason, absl::Time now);
 
   // Attempts from its newest checkpoint on are left after this one.
   bool CanRetry() const;

@@ -9,6 +9,7 @@
 #include "server/errors/errors.h"
 #include "server/jobs/figure_gap.h"
 #include "server/jobs/job_controller_current.h"
+#include "server/jobs/job_wish.h"
 #include "server/jobs/scheduling_policy.h"
 
 namespace megatrain {
@@ -21,10 +22,6 @@ constexpr absl::Duration kLongestDelay = absl::Minutes(10);
 constexpr absl::Duration kRoomDelay = absl::Seconds(10);
 
 constexpr char kDiskFailed[] = "DISK_FAILED";
-
-v1::JobReason CancelledReason() {
-  return MakeReason("CANCELLED_BY_USER", "the job was cancelled by a user");
-}
 
 std::string StateWord(v1::JobState state) {
   return v1::JobState_Name(state).substr(sizeof("JOB_STATE_") - 1);
@@ -48,7 +45,7 @@ absl::Status JobController::Tick(absl::Time now) {
     MT_ASSIGN_OR_RETURN(jobs, parts_.store.Active());
   }
   parts_.observer.OnActiveJobs(jobs);
-  TakeAnswers(now);
+  TakeAnswers(jobs, now);
   TakeRunnerEvents(now);
   CommitCheckpoints(now);
   TakeWishes(jobs, now);
@@ -117,16 +114,21 @@ absl::StatusOr<bool> JobController::TendWaiting(const std::vector<JobRecord>& jo
 absl::StatusOr<bool> JobController::TendOne(const JobRecord& record, absl::Time now) {
   const bool is_queued = record.job.state() == v1::JOB_STATE_QUEUED;
   const bool is_paused = record.job.state() == v1::JOB_STATE_PAUSED;
+  if (IsBeingPublished(record.job.name())) {
+    return false;  // its answer comes first
+  }
+  if (IsTrained(record.job) && (record.wishes.cancel || record.wishes.pause == record.job.held())) {
+    PublishWaiting(record, now);
+    return false;
+  }
   JobChange change(record);
   if (record.wishes.cancel && (is_queued || is_paused)) {
     change.End(v1::JOB_STATE_CANCELLED, CancelledReason(), now);
     Log(change.job(), now, is_paused ? "cancelled while paused" : "cancelled in the queue");
   } else if (is_paused && !record.wishes.pause) {
-    postponed_.erase(record.job.name());
     change.Resume(now);
     Log(change.job(), now, "resumed: waits in the queue");
   } else if (is_queued && record.wishes.pause != record.job.held()) {
-    postponed_.erase(record.job.name());
     change.SetHeld(record.wishes.pause, now);
     Log(change.job(), now, record.wishes.pause ? "held in the queue" : "resumed");
   } else {
@@ -140,8 +142,7 @@ absl::Status JobController::StartNext(const std::vector<JobRecord>& jobs, absl::
   if (current_ != nullptr || draining_ || !parts_.runner.Ready()) {
     return absl::OkStatus();
   }
-  const int next =
-      NextJob(jobs, [&](const JobRecord& record) { return IsPostponed(record.job, now); });
+  const int next = NextJob(jobs, [&](const JobRecord& record) { return IsPostponed(record, now); });
   if (next < 0) {
     return absl::OkStatus();
   }
@@ -162,7 +163,9 @@ absl::Status JobController::StartNext(const std::vector<JobRecord>& jobs, absl::
 
 absl::Status JobController::WaitForRoom(JobChange change, const absl::Status& room,
                                         absl::Time now) {
-  postponed_[change.job().name()].until = now + kRoomDelay;
+  Postponement& postponed = postponed_[change.job().name()];
+  postponed.until = now + kRoomDelay;
+  postponed.resume_count = change.record().wishes.resume_count;
   wake_();  // for others, which may need less
   const std::string code = ReasonOf(room).empty() ? kDiskFailed : ReasonOf(room);
   if (change.job().reason().code() == code) {
@@ -173,12 +176,26 @@ absl::Status JobController::WaitForRoom(JobChange change, const absl::Status& ro
   return Save(change);
 }
 
-bool JobController::IsPostponed(const v1::Job& job, absl::Time now) const {
-  const auto found = postponed_.find(job.name());
-  if (found == postponed_.end()) {
+absl::Duration JobController::Postpone(const JobRecord& record, absl::Time now) {
+  Postponement& postponed = postponed_[record.job.name()];
+  const bool is_again = std::exchange(postponed.resume_count, record.wishes.resume_count) ==
+                        record.wishes.resume_count;
+  postponed.delay =
+      is_again ? std::clamp(2 * postponed.delay, kFirstDelay, kLongestDelay) : kFirstDelay;
+  postponed.until = now + postponed.delay;
+  return postponed.delay;
+}
+
+bool JobController::WasPostponed(const JobRecord& record) const {
+  const auto found = postponed_.find(record.job.name());
+  return found != postponed_.end() && found->second.resume_count == record.wishes.resume_count;
+}
+
+bool JobController::IsPostponed(const JobRecord& record, absl::Time now) const {
+  if (!WasPostponed(record)) {
     return false;
   }
-  const absl::Duration left = found->second.until - now;
+  const absl::Duration left = postponed_.at(record.job.name()).until - now;
   return left > absl::ZeroDuration() && left <= kLongestDelay;  // else the wall clock was set
 }
 
@@ -298,12 +315,7 @@ bool JobController::Act() {
       return false;
     case Stage::kTrained:
       current_->stage = Stage::kPublishing;
-      current_->number = last_number_ = number;
-      parts_.materials.Publish(job, [inbox, number](absl::StatusOr<std::string> version) {
-        inbox->Put({.number = number,
-                    .status = version.status(),
-                    .version = version.ok() ? *version : std::string()});
-      });
+      current_->number = Publish(job);
       return false;
     case Stage::kEnded:
       current_.reset();
@@ -357,11 +369,15 @@ void JobController::PutBackCurrent(const v1::JobReason& reason, bool counts, abs
 }
 
 void JobController::TryLater(v1::JobReason reason, absl::Time now) {
-  Postponement& postponed = postponed_[current_->change.job().name()];
-  postponed.delay = std::clamp(2 * postponed.delay, kFirstDelay, kLongestDelay);
-  postponed.until = now + postponed.delay;
-  absl::StrAppend(reason.mutable_message(), "; it is tried again in ",
-                  absl::FormatDuration(postponed.delay));
+  if (reason.code() == kCheckpointUnreadable) {
+    const std::string id = JobIdOf(current_->change.job());
+    absl::StrAppend(reason.mutable_message(), "; `megatrain resume ", id,
+                    " --from CHECKPOINT` goes on from an earlier one of `megatrain checkpoint ls ",
+                    id, "`");
+  }
+  const absl::Duration delay = Postpone(current_->change.record(), now);
+  absl::StrAppend(reason.mutable_message(), "; it is tried again in ", absl::FormatDuration(delay),
+                  " and at a resume");
   PutBackCurrent(reason, /*counts=*/false, now);
 }
 

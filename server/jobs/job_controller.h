@@ -30,8 +30,8 @@ namespace megatrain {
 // one stood: jobs that were under way wait again with one attempt more and go on from their newest
 // checkpoint, or fail when that was the last attempt from it; a trained job is published without
 // training it again. When the store cannot be written, nothing is lost: the change is tried again
-// by the next tick. A job that finds memory or disk taken before its first step waits for a while,
-// longer from time to time, and lets others pass.
+// by the next tick. A job that finds memory or disk taken before its first step, or for its result,
+// waits for a while, longer from time to time, and lets others pass.
 class JobController {
  public:
   struct Parts {
@@ -64,6 +64,7 @@ class JobController {
   bool Idle() const { return idle_; }
 
  private:
+  struct Answer;  // of the materials
   class Inbox;
   struct Current;
 
@@ -82,11 +83,14 @@ class JobController {
   void TakePreemption(const std::vector<JobRecord>& jobs, absl::Time now);
   void TakePause(absl::Time now);
   void TakeSave();
+  // Of the saves that the engine was asked for, none waits for news any more.
+  void AnswerSaves();
   // Whether the job does not run yet; its preparation is told to stop.
   bool EndPreparation();
   // Asks one that runs to save its state and stop, for a PAUSE, a DRAIN or a PREEMPT.
   void StopWithState(v1::CheckpointTrigger trigger, absl::Time now);
-  void TakeAnswers(absl::Time now);
+  void TakeAnswers(const std::vector<JobRecord>& jobs, absl::Time now);
+  void TakePrepared(Answer& answer, absl::Time now);
   void TakeRunnerEvents(absl::Time now);
   void TakeRunnerEvent(const RunnerEvent& event, absl::Time now);
   void TakeEngineEvent(const engine::v1::RunJobEvent& event, absl::Time now);
@@ -97,7 +101,16 @@ class JobController {
   void TakePaused(absl::Time now);
   void TakeTrained(const engine::v1::Finished& finished, absl::Time now);
   void TakeFailed(const v1::JobReason& reason, absl::Time now);
-  void TakeRunEnd(const v1::JobReason& reason, bool engine_died, absl::Time now);
+  void TakeRunEnd(const v1::JobReason& reason, bool counts_as_crash, absl::Time now);
+
+  // Has the materials publish the result of a trained job; gives the number of that.
+  int64_t Publish(const v1::Job& job);
+  void PublishWaiting(const JobRecord& record, absl::Time now);
+  bool IsBeingPublished(const std::string& job) const;
+  void TakeWaitingPublication(const JobRecord& record, const Answer& answer, absl::Time now);
+  // What a publication came to: the job has its version, or waits with its result, or goes on from
+  // its newest checkpoint since there is none any more.
+  void SettlePublication(JobChange& change, const Answer& answer, absl::Time now);
 
   absl::Status Advance(absl::Time now);
   void ChooseStart(absl::Time now);
@@ -111,7 +124,11 @@ class JobController {
   void PutBackCurrent(const v1::JobReason& reason, bool counts, absl::Time now);
   // The same without an attempt more, and not to be taken up before a while has passed.
   void TryLater(v1::JobReason reason, absl::Time now);
-  bool IsPostponed(const v1::Job& job, absl::Time now) const;
+  // It is not to be taken up before a while has passed, which is returned; longer each time until
+  // the job gets further, or its user has it go on.
+  absl::Duration Postpone(const JobRecord& record, absl::Time now);
+  bool WasPostponed(const JobRecord& record) const;
+  bool IsPostponed(const JobRecord& record, absl::Time now) const;
   absl::Status WaitForRoom(JobChange change, const absl::Status& room, absl::Time now);
   absl::Status Save(JobChange& change);
   void Log(const v1::Job& job, absl::Time now, const std::string& line);
@@ -122,9 +139,12 @@ class JobController {
   std::unique_ptr<Current> current_;  // the job under way
   struct Postponement {
     absl::Time until = absl::InfinitePast();
-    absl::Duration delay;  // the last one; zero before the first
+    absl::Duration delay;      // the last one; zero before the first
+    int64_t resume_count = 0;  // of the job's wishes then: one more ends it
   };
   std::map<std::string, Postponement> postponed_;  // by job
+  // Of jobs that wait with their results, those that are out: the job, by the publication's number.
+  std::map<int64_t, std::string> waiting_publications_;
   bool recovered_ = false;
   int64_t last_number_ = 0;  // of a preparation, a run or a publication
   std::atomic<bool> draining_ = false;

@@ -16,26 +16,27 @@
 
 namespace megatrain {
 
-// The phase of a job whose weights are complete on disk and become a version.
-inline constexpr char kPublishingPhase[] = "publishing";
-
 inline constexpr char kPreempted[] = "PREEMPTED";
 
 // The engine's reason, and the controller's, for a checkpoint that the disk does not give.
 inline constexpr char kCheckpointUnreadable[] = "CHECKPOINT_UNREADABLE";
+
+inline v1::JobReason CancelledReason() {
+  return MakeReason("CANCELLED_BY_USER", "the job was cancelled by a user");
+}
+
+struct JobController::Answer {
+  int64_t number = 0;
+  absl::Status status;
+  JobMaterials::Prepared prepared;
+  std::string version;
+};
 
 // Answers of the materials on their way to the controller's thread; outlives the controller as
 // long as an answer is out.
 class JobController::Inbox {
  public:
   explicit Inbox(std::function<void()> wake) : wake_(std::move(wake)) {}
-
-  struct Answer {
-    int64_t number = 0;
-    absl::Status status;
-    JobMaterials::Prepared prepared;
-    std::string version;
-  };
 
   void Put(Answer answer) {
     MutexLock lock(&mutex_);
@@ -94,7 +95,8 @@ struct JobController::Current {
   std::optional<v1::Checkpoint> start;  // from which the run goes on
   std::string checkpoint_folder;
   std::optional<SaveRequest> save;
-  bool stepped = false;  // this run did a step
+  int64_t saves_asked = 0;  // of those that were wished, by this run
+  bool stepped = false;     // this run did a step
   std::string preempted_by;
   std::deque<engine::v1::CheckpointSaved> uncommitted;
   absl::Time next_commit = absl::InfinitePast();  // of them, after an error

@@ -73,6 +73,17 @@ class JobControllerTest : public ::testing::Test {
     ASSERT_TRUE(store_.Create({"CreateJob", "", ""}, job).ok());
   }
 
+  // Its user cancels it while the engine works on it.
+  void CancelWhileItRuns(const std::string& id) {
+    Cancel(id);
+    Tick();
+    EXPECT_EQ(Get(id).state(), v1::JOB_STATE_CANCELLING);
+    EXPECT_TRUE(runner_->stop_asked);
+    runner_->ReportStopped();
+    Tick();
+    EXPECT_EQ(Get(id).state(), v1::JOB_STATE_CANCELLED);
+  }
+
   void Cancel(const std::string& id) {
     ASSERT_TRUE(store_.RecordWish({"CancelJob", "", ""}, "jobs/" + id, JobWish()).ok());
   }

@@ -1,5 +1,6 @@
 // News of the current job: wishes, answers, events of its run.
 
+#include <algorithm>
 #include <utility>
 #include <variant>
 
@@ -8,6 +9,7 @@
 #include "server/errors/errors.h"
 #include "server/jobs/job_controller.h"
 #include "server/jobs/job_controller_current.h"
+#include "server/jobs/job_wish.h"
 #include "server/jobs/scheduling_policy.h"
 
 namespace megatrain {
@@ -20,13 +22,14 @@ constexpr char kExportingPhase[] = "exporting";
 constexpr char kEngineStalled[] = "ENGINE_STALLED";
 // Memory or disk that others hold by now, as long as the job has not begun.
 constexpr char kResourceExhausted[] = "RESOURCE_EXHAUSTED";
+// The system's own, EIO above all: a disk that does not give the model or the data.
+constexpr char kSystemError[] = "UNKNOWN";
+constexpr char kUnavailable[] = "UNAVAILABLE";
+// The engine's reason for a save that waits for the disk, and goes on by itself.
+constexpr char kDiskStalled[] = "DISK_STALLED";
 constexpr absl::Duration kCommitRetryDelay = absl::Seconds(10);
 // A run that ended by a stop.
 constexpr char kEngineStopped[] = "ENGINE_STOPPED";
-
-v1::JobReason CancelledReason() {
-  return MakeReason("CANCELLED_BY_USER", "the job was cancelled by a user");
-}
 
 v1::JobReason ServerStoppedReason() {
   return MakeReason("SERVER_STOPPED", "the server was stopped");
@@ -34,6 +37,21 @@ v1::JobReason ServerStoppedReason() {
 
 v1::JobReason PreemptedReason(const std::string& by) {
   return MakeReason(kPreempted, absl::StrCat(by, " has a higher priority"));
+}
+
+// And what a user of the job `id` can do about it.
+v1::CheckpointFailure WithAdvice(v1::CheckpointFailure failure, const std::string& id) {
+  if (failure.reason().code() == kDiskStalled) {
+    return failure;
+  }
+  std::string& message = *failure.mutable_reason()->mutable_message();
+  absl::StrAppend(&message, "; once that is seen to, `megatrain resume ", id, "` tries again");
+  if (failure.trigger() == v1::CHECKPOINT_TRIGGER_FINAL) {
+    absl::StrAppend(&message, "; if that cannot be, `megatrain pause ", id,
+                    "` keeps its state as a checkpoint, and `megatrain model export --checkpoint` "
+                    "writes that elsewhere");
+  }
+  return failure;
 }
 
 v1::JobReason HeldReason() {
@@ -109,8 +127,7 @@ void JobController::TakePreemption(const std::vector<JobRecord>& jobs, absl::Tim
     return;
   }
   // One that could not start would not only stop this one: it would stop it again and again.
-  const int next = NextJob(
-      jobs, [&](const JobRecord& record) { return postponed_.contains(record.job.name()); });
+  const int next = NextJob(jobs, [this](const JobRecord& record) { return WasPostponed(record); });
   if (next < 0) {
     return;
   }
@@ -162,37 +179,48 @@ void JobController::TakeSave() {
   const bool can_save =
       current_->stage == Current::Stage::kRunning &&
       (record.job.state() == v1::JOB_STATE_RUNNING || record.job.state() == v1::JOB_STATE_PAUSING);
-  if (can_save && record.wishes.save_count > record.saves_asked) {
-    current_->change.SetSavesAsked(record.wishes.save_count);
+  const int64_t begun = std::max(record.saves_answered, current_->saves_asked);
+  if (can_save && record.wishes.save_count > begun) {
+    current_->saves_asked = record.wishes.save_count;
     if (!current_->save.has_value()) {
       current_->save = {v1::CHECKPOINT_TRIGGER_MANUAL, /*then_stop=*/false};
     }
   }
 }
 
-void JobController::TakeAnswers(absl::Time now) {
+void JobController::TakeAnswers(const std::vector<JobRecord>& jobs, absl::Time now) {
   using Stage = Current::Stage;
-  for (Inbox::Answer& answer : inbox_->TakeAll()) {
-    if (current_ == nullptr || answer.number != current_->number) {
-      continue;  // of a job that was cancelled meanwhile
-    }
-    const std::string code = ReasonOf(answer.status);
-    const std::string message(answer.status.message());
-    if (current_->stage == Stage::kPreparing) {
-      current_->prepared = std::move(answer.prepared);
-      current_->stage = Stage::kPrepared;
-      if (!answer.status.ok()) {
-        EndCurrent(v1::JOB_STATE_FAILED,
-                   MakeReason(code.empty() ? "PREPARATION_FAILED" : code, message), now);
+  for (Answer& answer : inbox_->TakeAll()) {
+    if (const auto waiting = waiting_publications_.extract(answer.number); !waiting.empty()) {
+      for (const JobRecord& record : jobs) {
+        if (record.job.name() == waiting.mapped()) {
+          TakeWaitingPublication(record, answer, now);
+        }
       }
+    } else if (current_ == nullptr || answer.number != current_->number) {
+      continue;  // of a job that was cancelled meanwhile
+    } else if (current_->stage == Stage::kPreparing) {
+      TakePrepared(answer, now);
     } else if (current_->stage == Stage::kPublishing) {
-      current_->change.SetOutputVersion(answer.version);
-      EndCurrent(answer.status.ok() ? v1::JOB_STATE_SUCCEEDED : v1::JOB_STATE_FAILED,
-                 answer.status.ok()
-                     ? v1::JobReason()
-                     : MakeReason(code.empty() ? "OUTPUT_NOT_STORED" : code, message),
-                 now);
+      SettlePublication(current_->change, answer, now);
+      current_->stage = Stage::kEnded;
     }
+  }
+}
+
+void JobController::TakePrepared(Answer& answer, absl::Time now) {
+  current_->prepared = std::move(answer.prepared);
+  current_->stage = Current::Stage::kPrepared;
+  if (answer.status.ok()) {
+    return;
+  }
+  const std::string code = ReasonOf(answer.status);
+  const v1::JobReason reason =
+      MakeReason(code.empty() ? "PREPARATION_FAILED" : code, std::string(answer.status.message()));
+  if (CanPass(answer.status)) {
+    TryLater(reason, now);
+  } else {
+    EndCurrent(v1::JOB_STATE_FAILED, reason, now);
   }
 }
 
@@ -212,10 +240,10 @@ void JobController::TakeRunnerEvent(const RunnerEvent& event, absl::Time now) {
   if (const auto* engine_event = std::get_if<engine::v1::RunJobEvent>(&event.kind)) {
     TakeEngineEvent(*engine_event, now);
   } else if (const auto* died = std::get_if<EngineDied>(&event.kind)) {
-    TakeRunEnd(died->reason, /*engine_died=*/true, now);
+    TakeRunEnd(died->reason, /*counts_as_crash=*/true, now);
   } else {
     TakeRunEnd(MakeReason(kEngineStopped, "the engine stopped the job unasked"),
-               /*engine_died=*/false, now);
+               /*counts_as_crash=*/false, now);
   }
 }
 
@@ -302,14 +330,21 @@ absl::Status JobController::TakeCheckpoint(const engine::v1::CheckpointSaved& sa
   }
   MT_RETURN_IF_ERROR(checkpoint.status());
   MT_ASSIGN_OR_RETURN(const std::string best, parts_.checkpoints.Best(change.job()));
+  AnswerSaves();
   change.AddCheckpoint(*checkpoint, best, now);
   Log(change.job(), now, absl::StrCat("checkpoint ", saved.checkpoint_id(), " is committed"));
   parts_.observer.OnCheckpoint(change.job(), saved);
   return absl::OkStatus();
 }
 
+void JobController::AnswerSaves() {
+  JobChange& change = current_->change;
+  change.SetSavesAnswered(std::max(change.record().saves_answered, current_->saves_asked));
+}
+
 void JobController::TakeCheckpointFailure(const v1::CheckpointFailure& failure, absl::Time now) {
-  current_->change.AddCheckpointFailure(failure, now);
+  AnswerSaves();
+  current_->change.AddCheckpointFailure(WithAdvice(failure, JobIdOf(current_->change.job())), now);
   Log(current_->change.job(), now,
       absl::StrCat("holds, since its state could not be saved: ", failure.reason().message()));
   parts_.observer.OnCheckpointFailure(current_->change.job(), failure);
@@ -326,14 +361,14 @@ void JobController::TakePaused(absl::Time now) {
       PutBackCurrent(MakeReason(kEngineStopped, "the engine was stopped"), /*counts=*/false, now);
       return;
     default:
-      TakeRunEnd(MakeReason(kEngineStopped, "the engine stopped as asked"), /*engine_died=*/false,
-                 now);
+      TakeRunEnd(MakeReason(kEngineStopped, "the engine stopped as asked"),
+                 /*counts_as_crash=*/false, now);
   }
 }
 
 void JobController::TakeTrained(const engine::v1::Finished& finished, absl::Time now) {
   if (current_->stop_reason == Current::StopReason::kCancel) {
-    TakeRunEnd(CancelledReason(), /*engine_died=*/false, now);
+    TakeRunEnd(CancelledReason(), /*counts_as_crash=*/false, now);
     return;
   }
   JobChange& change = current_->change;
@@ -349,11 +384,12 @@ void JobController::TakeTrained(const engine::v1::Finished& finished, absl::Time
 // From a damaged checkpoint the job goes back into the queue, and then on from the one before.
 void JobController::TakeFailed(const v1::JobReason& reason, absl::Time now) {
   const bool corrupt = reason.code() == kCheckpointCorrupt && current_->start.has_value();
-  const bool may_pass =
-      reason.code() == kResourceExhausted || reason.code() == kCheckpointUnreadable;
+  const bool is_system_error = reason.code() == kSystemError || reason.code() == kUnavailable;
+  const bool may_pass = is_system_error || reason.code() == kResourceExhausted ||
+                        reason.code() == kCheckpointUnreadable;
   if (current_->stop_reason == Current::StopReason::kCancel || current_->stepped ||
       (!corrupt && !may_pass)) {
-    TakeRunEnd(reason, /*engine_died=*/false, now);
+    TakeRunEnd(reason, /*counts_as_crash=*/is_system_error, now);
   } else if (corrupt && parts_.checkpoints.MarkDamaged(*current_->start, reason.message()).ok()) {
     PutBackCurrent(reason, /*counts=*/false, now);
   } else {
@@ -361,7 +397,7 @@ void JobController::TakeFailed(const v1::JobReason& reason, absl::Time now) {
   }
 }
 
-void JobController::TakeRunEnd(const v1::JobReason& reason, bool engine_died, absl::Time now) {
+void JobController::TakeRunEnd(const v1::JobReason& reason, bool counts_as_crash, absl::Time now) {
   if (current_->stop_reason == Current::StopReason::kCancel) {
     EndCurrent(v1::JOB_STATE_CANCELLED, CancelledReason(), now);
   } else if (current_->stop_reason == Current::StopReason::kDrain) {
@@ -374,7 +410,7 @@ void JobController::TakeRunEnd(const v1::JobReason& reason, bool engine_died, ab
   } else if (current_->stop_reason == Current::StopReason::kPause &&
              reason.code() == kEngineStopped) {
     PutBackCurrent(HeldReason(), /*counts=*/false, now);
-  } else if (engine_died && reason.code() != kEngineStalled && current_->change.CanRetry()) {
+  } else if (counts_as_crash && reason.code() != kEngineStalled && current_->change.CanRetry()) {
     PutBackCurrent(reason, /*counts=*/true, now);
   } else {
     EndCurrent(v1::JOB_STATE_FAILED, reason, now);

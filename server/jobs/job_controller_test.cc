@@ -73,6 +73,25 @@ TEST_F(JobControllerTest, APreparationThatFailsEndsTheJobByItsMessage) {
   EXPECT_EQ(Get("a").reason().message(), "line 7 is no JSON");
 }
 
+TEST_F(JobControllerTest, APreparationThatTheDiskStoppedIsTriedAgain) {
+  Accept("a", /*max_attempts=*/1);
+  for (const absl::Status& status :
+       {absl::ResourceExhaustedError("no space left"), absl::UnavailableError("database is busy"),
+        absl::UnknownError("cannot read config.json: Input/output error")}) {
+    Tick();
+    materials_->preparation = status;
+    materials_->Answer();
+    Tick();
+    EXPECT_EQ(Get("a").state(), v1::JOB_STATE_QUEUED) << status;
+    EXPECT_EQ(Get("a").reason().code(), "PREPARATION_FAILED");
+    EXPECT_THAT(Get("a").reason().message(), HasSubstr(std::string(status.message())));
+    EXPECT_EQ(Get("a").attempt(), 1);
+    clock_.Advance(absl::Minutes(10));
+  }
+  materials_->preparation = absl::OkStatus();
+  TickUntilRunning("a");
+}
+
 TEST_F(JobControllerTest, AnEngineThatDiesIsRetriedAndThenGivenUpAndTheNextJobRuns) {
   Accept("a", /*max_attempts=*/2);
   Accept("b");
@@ -114,13 +133,7 @@ TEST_F(JobControllerTest, AJobIsCancelledWhereverItIs) {
   Cancel("b");
   TickUntilRunning("a");
   EXPECT_EQ(Get("b").state(), v1::JOB_STATE_CANCELLED);
-  Cancel("a");
-  Tick();
-  EXPECT_EQ(Get("a").state(), v1::JOB_STATE_CANCELLING);
-  EXPECT_TRUE(runner_->stop_asked);
-  runner_->ReportStopped();
-  Tick();
-  EXPECT_EQ(Get("a").state(), v1::JOB_STATE_CANCELLED);
+  CancelWhileItRuns("a");
   EXPECT_EQ(Get("a").reason().code(), "CANCELLED_BY_USER");
   Tick();
   EXPECT_EQ(Get("c").state(), v1::JOB_STATE_PREPARING);
@@ -177,18 +190,6 @@ TEST_F(JobControllerTest, AFailureOfTheEngineIsTheReason) {
   Tick();
   EXPECT_EQ(Get("a").state(), v1::JOB_STATE_FAILED);
   EXPECT_EQ(Get("a").reason().code(), "NONFINITE_LOSS");
-}
-
-TEST_F(JobControllerTest, AResultThatCannotBeStoredFailsTheJobAndLeavesNothing) {
-  Accept("a");
-  TickUntilRunning("a");
-  FinishRun("a");
-  materials_->publication = absl::ResourceExhaustedError("disk full");
-  materials_->Answer();
-  Tick();
-  EXPECT_EQ(Get("a").state(), v1::JOB_STATE_FAILED);
-  EXPECT_EQ(Get("a").reason().code(), "OUTPUT_NOT_STORED");
-  EXPECT_TRUE(disk_.output_folders.empty());
 }
 
 }  // namespace

@@ -173,6 +173,26 @@ TEST_F(JobInterruptionTest, ASaveIsAskedForOnce) {
   EXPECT_FALSE(runner_->save_asked.has_value());
 }
 
+TEST_F(JobInterruptionTest, ASaveThatNobodyToldOfIsAskedForAgainAfterACrash) {
+  Accept("a", /*max_attempts=*/3);
+  TickUntilRunning("a");
+  Wish("a", JobWish::Kind::kSave);
+  Tick();
+  ASSERT_TRUE(runner_->save_asked.has_value());
+  runner_->Die("killed by signal 9");
+  Tick();
+  TickUntilRunning("a");
+  ASSERT_TRUE(runner_->save_asked.has_value()) << "of the next engine";
+  Restart();
+  TickUntilRunning("a");
+  ASSERT_TRUE(runner_->save_asked.has_value()) << "of the next server";
+  EngineSaves("a", 3);
+  runner_->Die("killed by signal 9");
+  Tick();
+  TickUntilRunning("a");
+  EXPECT_FALSE(runner_->save_asked.has_value()) << "it was answered";
+}
+
 TEST_F(JobInterruptionTest, ADamagedCheckpointIsPassedOver) {
   Accept("a");
   TickUntilRunning("a");
@@ -242,13 +262,7 @@ TEST_F(JobInterruptionTest, ACheckpointThatCannotBeRecordedHoldsNothingUp) {
   recording_checkpoints_ = absl::UnknownError("cannot read manifest.json");
   EngineSaves("a", 6);
   Tick();
-  Cancel("a");
-  Tick();
-  EXPECT_EQ(Get("a").state(), v1::JOB_STATE_CANCELLING);
-  EXPECT_TRUE(runner_->stop_asked);
-  runner_->ReportStopped();
-  Tick();
-  EXPECT_EQ(Get("a").state(), v1::JOB_STATE_CANCELLED);
+  CancelWhileItRuns("a");
   TickUntilRunning("b");
 }
 
@@ -283,6 +297,7 @@ TEST_F(JobInterruptionTest, AStartThatTheDiskDoesNotGiveIsWaitedForAndOthersPass
   EXPECT_EQ(Get("a").state(), v1::JOB_STATE_QUEUED);
   EXPECT_EQ(Get("a").reason().code(), "CHECKPOINT_UNREADABLE");
   EXPECT_THAT(Get("a").reason().message(), HasSubstr("tried again in 10s"));
+  EXPECT_THAT(Get("a").reason().message(), HasSubstr("megatrain resume a --from CHECKPOINT"));
   EXPECT_EQ(Get("a").attempt(), 2) << "it is no crash";
   checkpoints_->reading = absl::OkStatus();
   TickUntilRunning("b");
@@ -321,6 +336,25 @@ TEST_F(JobInterruptionTest, MemoryThatOthersHoldIsWaitedForLongerFromTimeToTime)
   runner_->Fail("RESOURCE_EXHAUSTED", "the disk is full at the export");
   Tick();
   EXPECT_EQ(Get("a").state(), v1::JOB_STATE_FAILED) << "it had begun";
+}
+
+TEST_F(JobInterruptionTest, AnErrorOfTheSystemIsTriedAgainAndAfterAStepCountsAsACrash) {
+  Accept("a", /*max_attempts=*/2);
+  TickUntilRunning("a");
+  runner_->Fail("UNKNOWN", "cannot read tokens.bin: Input/output error");
+  Tick();
+  EXPECT_EQ(Get("a").state(), v1::JOB_STATE_QUEUED);
+  EXPECT_EQ(Get("a").attempt(), 1);
+  clock_.Advance(absl::Seconds(10));
+  for (const v1::JobState then : {v1::JOB_STATE_QUEUED, v1::JOB_STATE_FAILED}) {
+    TickUntilRunning("a");
+    v1::StepRecord step;
+    step.set_step(1);
+    runner_->EmitStep(step);
+    runner_->Fail("UNKNOWN", "cannot read tokens.bin: Input/output error");
+    Tick();
+    EXPECT_EQ(Get("a").state(), then);
+  }
 }
 
 TEST_F(JobInterruptionTest, AJobWithoutAWholeCheckpointSaysThatItBeginsAnew) {
@@ -410,6 +444,20 @@ TEST_F(JobInterruptionTest, NobodyIsStoppedForAJobThatCannotStart) {
   Tick();
   EXPECT_EQ(Get("low").phase(), "holding") << "its state is in memory only";
   EXPECT_FALSE(runner_->save_asked.has_value());
+}
+
+TEST_F(JobInterruptionTest, AWaitEndsWhenItsUserHasItGoOn) {
+  Accept("a");
+  for (int i = 0; i < 3; ++i) {
+    TickUntilRunning("a");
+    runner_->Fail("RESOURCE_EXHAUSTED", "7 GiB of device memory are needed");
+    Tick();
+    Tick();
+    EXPECT_EQ(Get("a").state(), v1::JOB_STATE_QUEUED);
+    EXPECT_THAT(Get("a").reason().message(), HasSubstr("tried again in 10s")) << "from the first";
+    Wish("a", JobWish::Kind::kResume);
+  }
+  TickUntilRunning("a");
 }
 
 TEST_F(JobInterruptionTest, AnEngineThatSomebodyStoppedPutsItsJobBack) {

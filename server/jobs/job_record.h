@@ -20,6 +20,8 @@ struct JobWishes {
   bool pause = false;
   // Saves asked for so far.
   int64_t save_count = 0;
+  // Times that it was asked to go on; one more ends its wait to be tried again.
+  int64_t resume_count = 0;
   // The checkpoint to go on from; holds until there is one with a number above
   // `start_after_number`. Empty: the newest.
   std::string start_checkpoint;
@@ -33,8 +35,9 @@ struct JobRecord {
   // Place in the order of acceptance, from 1; the store's.
   int64_t acceptance = 0;
   JobWishes wishes;
-  // Of `wishes.save_count`, those that the engine was asked for; the controller's.
-  int64_t saves_asked = 0;
+  // Of `wishes.save_count`, those that a checkpoint, or the news that it failed, came after; the
+  // controller's.
+  int64_t saves_answered = 0;
   // Times that the job was put back by a crash since its newest checkpoint; the controller's.
   int32_t crash_count = 0;
   // Of its newest event; 0 before the first.

@@ -16,6 +16,7 @@
 #include "gtest/gtest.h"
 #include "runtime/base/file_system.h"
 #include "runtime/base/virtual_clock.h"
+#include "server/errors/errors.h"
 #include "server/jobs/crashing_job_store.h"
 #include "server/jobs/job_controller.h"
 #include "server/jobs/memory_job_store.h"
@@ -32,11 +33,13 @@ constexpr int kTicksToEnd = 1000;
 constexpr int kMaxAttempts = 3;
 constexpr int64_t kSteps = 5;
 constexpr char kNoMemory[] = "RESOURCE_EXHAUSTED";
+constexpr char kDiskFull[] = "DISK_FULL";
 
 // The table of states in the API's documentation; a job that is put back is in it too.
 bool MayFollow(v1::JobState from, v1::JobState to) {
   static const auto* const next = new std::map<v1::JobState, std::set<v1::JobState>>{
-      {v1::JOB_STATE_QUEUED, {v1::JOB_STATE_PREPARING, v1::JOB_STATE_CANCELLED}},
+      {v1::JOB_STATE_QUEUED,
+       {v1::JOB_STATE_PREPARING, v1::JOB_STATE_SUCCEEDED, v1::JOB_STATE_CANCELLED}},
       {v1::JOB_STATE_PREPARING,
        {v1::JOB_STATE_RUNNING, v1::JOB_STATE_QUEUED, v1::JOB_STATE_FAILED, v1::JOB_STATE_CANCELLED,
         v1::JOB_STATE_CANCELLING}},
@@ -235,10 +238,13 @@ class Simulation {
     if (!materials_->HasQuestions() || Chance(50)) {
       return;
     }
-    materials_->preparation =
-        faults_ && Chance(10) ? absl::InvalidArgumentError("row 3 is no JSON") : absl::OkStatus();
-    materials_->publication =
-        faults_ && Chance(5) ? absl::ResourceExhaustedError("disk full") : absl::OkStatus();
+    materials_->preparation = faults_ && Chance(10) ? absl::InvalidArgumentError("row 3 is no JSON")
+                              : faults_ && Chance(5)
+                                  ? WithReason(absl::ResourceExhaustedError("disk full"), kDiskFull)
+                                  : absl::OkStatus();
+    materials_->publication = faults_ && Chance(30)
+                                  ? WithReason(absl::ResourceExhaustedError("disk full"), kDiskFull)
+                                  : absl::OkStatus();
     materials_->Answer();
   }
 
@@ -336,7 +342,8 @@ class Simulation {
     if (before.job.state() == v1::JOB_STATE_QUEUED && after.state() == v1::JOB_STATE_PREPARING) {
       const auto others = disk_store_.Active();
       for (const JobRecord& other : *others) {
-        EXPECT_FALSE(GoesBefore(other, before) && other.job.reason().code() != kNoMemory)
+        const std::string& code = other.job.reason().code();
+        EXPECT_FALSE(GoesBefore(other, before) && code != kNoMemory && code != kDiskFull)
             << after.name() << " passed " << other.job.name();
       }
     }
@@ -346,6 +353,11 @@ class Simulation {
     }
     if (after.state() == v1::JOB_STATE_CANCELLED) {
       EXPECT_TRUE(before.wishes.cancel) << after.name() << " was cancelled by nobody";
+    }
+    if (before.job.phase() == kPublishingPhase) {
+      EXPECT_TRUE(after.state() == v1::JOB_STATE_SUCCEEDED ||
+                  after.state() == v1::JOB_STATE_CANCELLED || after.phase() == kPublishingPhase)
+          << after.name() << " lost its result";
     }
     if (after.state() == v1::JOB_STATE_FAILED) {
       EXPECT_NE(after.reason().code(), "");

@@ -33,8 +33,8 @@ OpenStore OpenMemory(const std::string&, const Clock&) {
 }
 
 OpenStore OpenSqlite(const std::string& path, const Clock& clock) {
-  auto database =
-      Database::Open(path, {RequestLogMigration(), JobStoreMigration(), JobWishMigration()});
+  auto database = Database::Open(
+      path, {RequestLogMigration(), JobStoreMigration(), JobWishMigration(), JobResumeMigration()});
   EXPECT_TRUE(database.ok()) << database.status();
   auto store = std::make_unique<SqliteJobStore>(**database, clock);
   return {*std::move(database), std::move(store)};
@@ -227,11 +227,11 @@ TEST_P(JobStoreTest, WishesStandUntilTheyAreTakenBack) {
   ASSERT_TRUE(wish(Kind::kSave, "id-1").ok()) << "a repeat";
   EXPECT_EQ(Get("a").wishes.save_count, 1);
   JobRecord record = Get("a");
-  record.saves_asked = 1;
+  record.saves_answered = 1;
   record.crash_count = 2;
   record.wishes = JobWishes();
   ASSERT_TRUE(store().Update(record, {}).ok());
-  EXPECT_EQ(Get("a").saves_asked, 1);
+  EXPECT_EQ(Get("a").saves_answered, 1);
   EXPECT_EQ(Get("a").crash_count, 2);
   EXPECT_EQ(Get("a").wishes.save_count, 1) << "no update changes a wish";
 }

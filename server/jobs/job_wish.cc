@@ -34,22 +34,37 @@ absl::Status ApplySave(JobRecord& record) {
   return absl::OkStatus();
 }
 
+absl::Status CheckCanStartFrom(const v1::Job& job) {
+  if (job.phase() == kPublishingPhase) {
+    return WrongState(job, "JOB_TRAINED",
+                      "cannot go on from a checkpoint: it is trained, and its result waits to be "
+                      "stored; fork the checkpoint");
+  }
+  return job.state() == v1::JOB_STATE_PAUSED || job.state() == v1::JOB_STATE_QUEUED
+             ? absl::OkStatus()
+             : WrongState(job, "JOB_NOT_PAUSED",
+                          absl::StrCat("cannot go on from a checkpoint: it is ", StateWord(job),
+                                       "; pause it first"));
+}
+
 absl::Status ApplyResume(const JobWish& wish, JobRecord& record) {
-  const bool holds = record.job.phase() == kHoldingPhase;
-  if (!record.wishes.pause && !holds && record.job.state() != v1::JOB_STATE_PAUSED) {
-    return WrongState(record.job, "JOB_NOT_PAUSED",
-                      absl::StrCat("is not paused: it is ", StateWord(record.job)));
+  const v1::Job& job = record.job;
+  const bool is_paused = job.state() == v1::JOB_STATE_PAUSED;
+  const bool holds = job.phase() == kHoldingPhase;
+  const bool waits = job.state() == v1::JOB_STATE_QUEUED && job.has_reason();
+  if (!record.wishes.pause && !is_paused && !holds && !waits) {
+    return WrongState(job, "JOB_NOT_PAUSED", absl::StrCat("is not paused: it is ", StateWord(job)));
   }
   if (!wish.start_checkpoint.empty()) {
-    if (record.job.state() != v1::JOB_STATE_PAUSED && record.job.state() != v1::JOB_STATE_QUEUED) {
-      return WrongState(record.job, "JOB_NOT_PAUSED",
-                        absl::StrCat("cannot go on from a checkpoint: it is ",
-                                     StateWord(record.job), "; pause it first"));
-    }
+    MT_RETURN_IF_ERROR(CheckCanStartFrom(job));
+  }
+  // Where one was paused, it was saved: what was wished before is done.
+  if (is_paused || !wish.start_checkpoint.empty()) {
     record.wishes.start_checkpoint = wish.start_checkpoint;
     record.wishes.start_after_number = wish.start_after_number;
   }
   record.wishes.pause = false;
+  ++record.wishes.resume_count;
   record.wishes.save_count += holds ? 1 : 0;
   return absl::OkStatus();
 }

@@ -102,7 +102,7 @@ absl::Status MemoryJobStore::Update(const JobRecord& record, std::vector<v1::Job
   }
   Entry& entry = found->second;
   entry.record.job = record.job;
-  entry.record.saves_asked = record.saves_asked;
+  entry.record.saves_answered = record.saves_answered;
   entry.record.crash_count = record.crash_count;
   ++entry.revision;
   for (v1::JobEvent& event : events) {

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 
+#include "server/jobs/job_wish.h"
+
 namespace megatrain {
 namespace {
 
 bool Waits(const JobRecord& record) {
-  return record.job.state() == v1::JOB_STATE_QUEUED && !record.wishes.cancel &&
-         !record.wishes.pause;
+  return record.job.state() == v1::JOB_STATE_QUEUED && !IsTrained(record.job) &&
+         !record.wishes.cancel && !record.wishes.pause;
 }
 
 bool GoesBefore(const JobRecord& a, const JobRecord& b) {

@@ -12,7 +12,7 @@
 namespace megatrain {
 
 // The index in `jobs` of the one to run next, -1 when none waits: the highest priority first, and
-// of equal ones first come, first served. One that is postponed does not wait.
+// of equal ones first come, first served. One that is postponed or trained does not wait.
 int NextJob(const std::vector<JobRecord>& jobs,
             const std::function<bool(const JobRecord&)>& is_postponed);
 

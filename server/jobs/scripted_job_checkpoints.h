@@ -38,12 +38,10 @@ class ScriptedJobCheckpoints final : public JobCheckpoints {
     if (!reading.ok()) {
       return reading;
     }
+    Adopt(record.job.name());
     const std::vector<v1::Checkpoint>& rows = disk_.rows[record.job.name()];
     const bool wished = !record.wishes.start_checkpoint.empty() &&
                         static_cast<int64_t>(rows.size()) <= record.wishes.start_after_number;
-    if (!wished) {
-      Adopt(record.job.name());
-    }
     JobStart start;
     for (auto row = rows.rbegin(); row != rows.rend(); ++row) {
       if (!row->damage().empty()) {

@@ -12,7 +12,7 @@ namespace {
 
 constexpr char kColumns[] =
     "acceptance, job, cancel_wished, last_sequence, revision, pause_wished, save_count, "
-    "start_checkpoint, start_after_number, saves_asked, crash_count";
+    "start_checkpoint, start_after_number, saves_answered, crash_count, resume_count";
 
 absl::StatusOr<JobRecord> ReadRecord(const Row& row) {
   JobRecord record;
@@ -28,8 +28,9 @@ absl::StatusOr<JobRecord> ReadRecord(const Row& row) {
   record.wishes.save_count = row.Int(6);
   record.wishes.start_checkpoint = row.Text(7);
   record.wishes.start_after_number = row.Int(8);
-  record.saves_asked = row.Int(9);
+  record.saves_answered = row.Int(9);
   record.crash_count = static_cast<int32_t>(row.Int(10));
+  record.wishes.resume_count = row.Int(11);
   return record;
 }
 
@@ -70,9 +71,9 @@ absl::Status UpdateWishes(Connection& connection, const JobRecord& record) {
   const JobWishes& wishes = record.wishes;
   return connection.Execute(
       "UPDATE jobs SET cancel_wished = ?, pause_wished = ?, save_count = ?, start_checkpoint = ?, "
-      "start_after_number = ?, revision = revision + 1 WHERE acceptance = ?",
+      "start_after_number = ?, resume_count = ?, revision = revision + 1 WHERE acceptance = ?",
       {int64_t{wishes.cancel}, int64_t{wishes.pause}, wishes.save_count, wishes.start_checkpoint,
-       wishes.start_after_number, record.acceptance});
+       wishes.start_after_number, wishes.resume_count, record.acceptance});
 }
 
 absl::Status AppendEvents(Connection& connection, const JobRecord& stored,
@@ -121,6 +122,13 @@ Migration JobWishMigration() {
     ALTER TABLE jobs ADD COLUMN start_after_number INTEGER NOT NULL DEFAULT 0;
     ALTER TABLE jobs ADD COLUMN saves_asked INTEGER NOT NULL DEFAULT 0;
     ALTER TABLE jobs ADD COLUMN crash_count INTEGER NOT NULL DEFAULT 0;
+  )sql"};
+}
+
+Migration JobResumeMigration() {
+  return {"job_resumes", R"sql(
+    ALTER TABLE jobs ADD COLUMN resume_count INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE jobs RENAME COLUMN saves_asked TO saves_answered;
   )sql"};
 }
 
@@ -205,10 +213,10 @@ absl::Status SqliteJobStore::Update(const JobRecord& record, std::vector<v1::Job
     const std::string& name = record.job.name();
     MT_ASSIGN_OR_RETURN(const JobRecord stored, SelectOne(connection, name));
     MT_RETURN_IF_ERROR(connection.Execute(
-        "UPDATE jobs SET job = ?, state = ?, saves_asked = ?, crash_count = ?, "
+        "UPDATE jobs SET job = ?, state = ?, saves_answered = ?, crash_count = ?, "
         "revision = revision + 1 WHERE acceptance = ?",
         {Blob{record.job.SerializeAsString()}, static_cast<int64_t>(record.job.state()),
-         record.saves_asked, int64_t{record.crash_count}, stored.acceptance}));
+         record.saves_answered, int64_t{record.crash_count}, stored.acceptance}));
     return events.empty() ? absl::OkStatus() : AppendEvents(connection, stored, events);
   });
 }

@@ -16,6 +16,7 @@ namespace megatrain {
 // The tables of SqliteJobStore, in this order; RequestLogMigration's must be there too.
 Migration JobStoreMigration();
 Migration JobWishMigration();
+Migration JobResumeMigration();
 
 class SqliteJobStore final : public JobStore {
  public:

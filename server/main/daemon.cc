@@ -70,7 +70,8 @@ constexpr absl::Duration kSweepInterval = absl::Hours(1);
 
 // The whole schema in the order in which it grew: only append.
 std::vector<Migration> Migrations() {
-  return {RequestLogMigration(), JobStoreMigration(), ResourceTableMigration(), JobWishMigration()};
+  return {RequestLogMigration(), JobStoreMigration(), ResourceTableMigration(), JobWishMigration(),
+          JobResumeMigration()};
 }
 
 std::vector<std::string> ServiceNames() {

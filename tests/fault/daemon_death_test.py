@@ -17,6 +17,10 @@ class DaemonDeathTest(unittest.TestCase):
     def submit(self, **train: object) -> str:
         return self.world.must("submit", self.world.job_file(**train), "-o", "name").out.strip()
 
+    def submit_to(self, output: str) -> str:
+        settings = ("--set", f"output=models/{output}", "-o", "name")
+        return self.world.must("submit", self.world.job_file(steps=3), *settings).out.strip()
+
     def restart(self) -> None:
         self.world.daemon.kill()
         self.world.daemon.start()
@@ -67,6 +71,25 @@ class DaemonDeathTest(unittest.TestCase):
         self.assertEqual(2, sum(version.startswith("models/tuned/") for version in versions))
         half_made = [path for path in self.world.leftovers() if path.startswith("tmp/")]
         self.assertEqual([], half_made)
+
+    def test_a_result_without_a_place_outlives_a_death(self) -> None:
+        place = self.world.daemon.state / "models/tuned"
+        place.write_text("in the way")
+        name = self.submit(steps=3)
+
+        def waits() -> bool:
+            job = self.world.job(name)
+            reason = job.get("reason", {}).get("code")
+            return (job.get("phase"), reason) == ("publishing", "OUTPUT_NOT_STORED")
+
+        wait_until("it waits with its result", waits)
+        self.restart()
+        self.assertTrue(waits())
+        self.must_succeed(self.submit_to("other"))
+        place.unlink()
+        self.world.must("resume", name)
+        self.assertEqual(1, self.must_succeed(name)["attempt"])
+        self.assertEqual([], list((self.world.daemon.state / "tmp/output").iterdir()))
 
     def test_killed_while_an_import_and_a_check_run(self) -> None:
         world = self.world

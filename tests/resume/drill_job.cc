@@ -172,6 +172,9 @@ class PrintingObserver final : public TrainObserver {
     }
   }
   void OnEvaluation(const EvaluationReport&) override {}
+  void OnDiskWait(const CheckpointFailure& failure) override {
+    std::fprintf(stderr, "%s\n", failure.status.ToString().c_str());
+  }
   void OnStall(const std::string& what) override {
     std::fprintf(stderr, "stalled: %s\n", what.c_str());
     std::abort();

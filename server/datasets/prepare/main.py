@@ -35,7 +35,8 @@ def main(arguments: Sequence[str]) -> int:
             "error": f"it takes more than {options.memory_limit_bytes} bytes of memory: split rows",
         }
     except OSError as error:
-        result = {"ok": False, "error": f"{error.filename or 'a file'}: {error.strerror}"}
+        text = f"{error.filename or 'a file'}: {error.strerror}"
+        result = {"ok": False, "error": text, "error_number": error.errno or 0}
     print(json.dumps(result))
     return 0 if result["ok"] else 1
 
