@@ -54,8 +54,9 @@ struct BenchmarkFlags {
   }
 };
 
-// What --without leaves out: a second weight slot; a second gradient slot; the optimizer's work
-// beside the next step; every update on the device; whatever saves computing forward again.
+// What --without leaves out: all weight slots but one, with all else as chosen; a second gradient
+// slot; the optimizer's work beside the next step; every update on the device; whatever saves
+// computing forward again.
 inline constexpr char kWithoutDoubleBuffering[] = "double_buffering";
 inline constexpr char kWithoutSlabPool[] = "slab_pool";
 inline constexpr char kWithoutOverlap[] = "optimizer_overlap";

@@ -17,6 +17,7 @@
 #include "runtime/pipeline/pipeline_options.h"
 #include "runtime/pipeline/slab_pool.h"
 #include "runtime/planner/planner.h"
+#include "runtime/planner/step_prediction.h"
 
 namespace megatrain {
 namespace {
@@ -92,9 +93,6 @@ ComputeSetting ComputeSettingOf(const BenchmarkFlags& flags, Backend backend) {
 std::optional<int> CountOf(int flag) { return flag < 0 ? std::nullopt : std::optional(flag); }
 
 void LeaveOut(const BenchmarkFlags& flags, PlacementRequest& request) {
-  if (flags.leaves_out(kWithoutDoubleBuffering)) {
-    request.weight_slot_count = 1;
-  }
   if (flags.leaves_out(kWithoutSlabPool)) {
     request.gradient_slot_count = 1;
   }
@@ -142,7 +140,8 @@ PlacementRequest RequestOf(const BenchmarkFlags& flags, const BenchmarkSetup& se
                            .host_bytes = machine.host_bytes - LeastHostBytes(setup),
                            .micro_batch_rows = flags.micro_batch_tokens / flags.sequence_length,
                            .keep_level = KeepByName(flags.keep),
-                           .fold_layers = flags.folded_store};
+                           .fold_layers = flags.folded_store,
+                           .pin = PinByName(flags.pin)};
   if (setup.compute.backend == Backend::kCpu) {
     request.keep_level = KeepLevel::kNothing;  // its templates keep nothing
   }
@@ -162,6 +161,18 @@ PlacementRequest RequestOf(const BenchmarkFlags& flags, const BenchmarkSetup& se
   request.weight_slot_count = flags.weight_slots;
   LeaveOut(flags, request);
   return request;
+}
+
+// Of the placement that was chosen with it all else stays: a planner that must do without would
+// keep all layers' weights on the device instead, where there is room.
+void LeaveOutDoubleBuffering(const MachineSpeeds& speeds, BenchmarkSetup& setup) {
+  PipelineOptions& options = setup.placement.pipeline;
+  options.weight_slot_count = 1;
+  options.resident_weights = false;
+  if (setup.layers_per_unit == 1) {
+    const StepPredictor predictor{setup.config, setup.layout, setup.step, speeds};
+    setup.placement.predicted = predictor.Predict(options);
+  }
 }
 
 BenchmarkSetting SettingOf(const BenchmarkFlags& flags, const BenchmarkSetup& setup) {
@@ -233,9 +244,7 @@ absl::StatusOr<BenchmarkSetup> SetUpBenchmark(const BenchmarkFlags& flags,
   const BackendMemory memory = MakeBackendMemory(
       setup.config, setup.compute,
       {.document_tokens = flags.sequence_length, .row_tokens = flags.sequence_length});
-  const PinMode pin = PinByName(flags.pin);
-  const MachineSpeeds speeds =
-      pin == PinMode::kSlabs ? ThroughSlabs(machine.speeds) : machine.speeds;
+  const MachineSpeeds& speeds = machine.speeds;
   std::optional<Placement> placement =
       setup.layers_per_unit == 1
           ? ChoosePlacement(setup.config, setup.layout, request, memory, speeds)
@@ -246,7 +255,9 @@ absl::StatusOr<BenchmarkSetup> SetUpBenchmark(const BenchmarkFlags& flags,
                                                      " of device memory under these flags"));
   }
   setup.placement = std::move(*placement);
-  setup.placement.pipeline.pin = pin;
+  if (flags.leaves_out(kWithoutDoubleBuffering)) {
+    LeaveOutDoubleBuffering(speeds, setup);
+  }
   setup.planned_host_bytes =
       StoreBytes(setup) +
       PinnedArena::Bytes(MapDeviceMemory(setup.layout, setup.placement.pipeline).host_parts) +

@@ -65,6 +65,23 @@ TEST(BenchmarkSetupTest, WhatIsLeftOutIsNotPlaced) {
   EXPECT_EQ(setup.setting.without, Ablations());
 }
 
+TEST(BenchmarkSetupTest, WithoutDoubleBufferingAllElseStays) {
+  BenchmarkMachine gpu = LargeGpu();
+  gpu.device_bytes = int64_t{61} << 30;
+  BenchmarkFlags flags;
+  const BenchmarkSetup with = SetUpBenchmark(flags, gpu).value();
+  flags.without = {kWithoutDoubleBuffering};
+  const BenchmarkSetup without = SetUpBenchmark(flags, gpu).value();
+  ASSERT_GE(with.placement.pipeline.weight_slot_count, 2);
+  EXPECT_EQ(without.placement.pipeline.weight_slot_count, 1);
+  EXPECT_EQ(without.setting.weight_slots, 1);
+  EXPECT_FALSE(without.setting.resident_weights);
+  EXPECT_EQ(without.placement.pipeline.updates, with.placement.pipeline.updates);
+  EXPECT_EQ(without.placement.pipeline.keep, with.placement.pipeline.keep);
+  EXPECT_EQ(without.placement.pipeline.kept_places, with.placement.pipeline.kept_places);
+  EXPECT_GT(without.placement.predicted.seconds, 1.02 * with.placement.predicted.seconds);
+}
+
 TEST(BenchmarkSetupTest, GroupsOfLayersStayWithinTheDevice) {
   BenchmarkMachine gpu = LargeGpu();
   gpu.device_bytes = int64_t{60} << 30;

@@ -176,6 +176,15 @@ std::vector<bool> KeptOnHost(const ModelLayout& layout, const PipelineOptions& o
 
 }  // namespace
 
+int64_t DeviceStateBytes(const DeviceMemoryMap& map) {
+  int64_t size_bytes = 0;
+  for (const DeviceState& state : map.states) {
+    size_bytes += state.hi.size_bytes + state.lo.size_bytes + state.moment1.size_bytes +
+                  state.moment2.size_bytes;
+  }
+  return size_bytes;
+}
+
 ScheduleShape MakeScheduleShape(const ModelLayout& layout, const PipelineOptions& options,
                                 int micro_batch_count, bool forward_only) {
   std::vector<int> state_chunks;

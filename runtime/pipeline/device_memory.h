@@ -97,6 +97,10 @@ inline int HostKeptPart(int unit) { return 2 * unit + 1; }
 // Requires positive limits and counts in `options`.
 DeviceMemoryMap MapDeviceMemory(const ModelLayout& layout, const PipelineOptions& options);
 
+// Of the states of units that stay on the device: what the store lacks until they are fetched, for
+// a checkpoint or an export.
+int64_t DeviceStateBytes(const DeviceMemoryMap& map);
+
 // The shape of a step's schedule under these options.
 ScheduleShape MakeScheduleShape(const ModelLayout& layout, const PipelineOptions& options,
                                 int micro_batch_count, bool forward_only);

@@ -222,6 +222,25 @@ TEST(DeviceMemoryTest, WhatGoesToTheHostLeavesSlotsOnTheDevice) {
   EXPECT_EQ(sum(folded.host_parts), sum(mixed.host_parts) - boundary);
 }
 
+// All of a unit that is updated there; of one whose state passes over the bus the upper halves of
+// its weights.
+TEST(DeviceMemoryTest, StatesThatTheStoreLacksAreThoseOfUnitsOnTheDevice) {
+  for (const auto dtype : {ComputeDtype::kFloat32, ComputeDtype::kBfloat16}) {
+    PipelineOptions options = Options();
+    options.compute_dtype = dtype;
+    EXPECT_EQ(DeviceStateBytes(MapDeviceMemory(SmallLayout(false), options)), 0);
+    using enum UpdatePlacement;
+    options.updates = {kHost, kDevice, kOverBus, kOverBusResident, kHost, kHost};
+    const ModelLayout layout = SmallLayout(false);
+    const auto rounded = [](int64_t bytes) {
+      return (bytes + kDeviceAlignmentBytes - 1) / kDeviceAlignmentBytes * kDeviceAlignmentBytes;
+    };
+    const int64_t elements = layout.units[1].element_count;  // of every layer
+    EXPECT_EQ(DeviceStateBytes(MapDeviceMemory(layout, options)),
+              3 * rounded(2 * elements) + 2 * rounded(4 * elements));
+  }
+}
+
 TEST(DeviceMemoryTest, KeptPlacesAreSpreadEvenly) {
   using enum KeptPlace;
   EXPECT_EQ(SpreadKeptPlaces(4, 0, 0), std::vector(4, kNowhere));

@@ -18,6 +18,9 @@ enum class PinMode {
   kSlabs,  // leaves it pageable: all goes through a few pinned slabs that threads fill and empty
 };
 
+// Copies of so much run at line rate.
+inline constexpr int64_t kSlabBytes = int64_t{16} << 20;
+
 // A placement: decides memory and speed, never a bit of the result.
 struct PipelineOptions {
   MicroBatchOrder order = MicroBatchOrder::kLayerMajor;
@@ -52,6 +55,7 @@ struct PipelineOptions {
   int fold_stash_layers = 0;
 
   PinMode pin = PinMode::kAuto;
+  int64_t slab_bytes = kSlabBytes;  // of one slab, less where no unit has a plane as large
   ComputeDtype compute_dtype = ComputeDtype::kFloat32;
   int64_t max_micro_batch_tokens = 0;
   int64_t max_step_tokens = 0;  // of all micro-batches of a step

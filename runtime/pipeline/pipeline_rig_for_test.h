@@ -55,6 +55,7 @@ struct Rig {
                                          .stash_slot_count = p.stash_slots,
                                          .fold_stash_layers = p.fold_stash_layers,
                                          .pin = p.pin,
+                                         .slab_bytes = p.slab_bytes,
                                          .compute_dtype = p.dtype,
                                          .max_micro_batch_tokens = kSmallMicroBatchTokens,
                                          .max_step_tokens = kSmallStepTokens,

@@ -86,7 +86,8 @@ std::string Describe(const Placement& p) {
          " kept there " +
          std::to_string(std::count(p.kept_on_host.begin(), p.kept_on_host.end(), true)) +
          " by micro-batch " + std::to_string(!p.kept_places.empty()) + " stash slots " +
-         std::to_string(p.stash_slots) + " pin " + std::to_string(static_cast<int>(p.pin));
+         std::to_string(p.stash_slots) + " pin " + std::to_string(static_cast<int>(p.pin)) +
+         " slabs of " + std::to_string(p.slab_bytes);
 }
 
 Placement RandomPlacement(std::mt19937& random) {
@@ -99,7 +100,8 @@ Placement RandomPlacement(std::mt19937& random) {
                  .gradient_slots = draw(1, 4),
                  .threads = draw(1, 2),
                  .stash_slots = draw(1, 6),
-                 .pin = draw(0, 1) == 1 ? PinMode::kSlabs : PinMode::kAuto};
+                 .pin = draw(0, 1) == 1 ? PinMode::kSlabs : PinMode::kAuto,
+                 .slab_bytes = draw(0, 1) == 1 ? draw(64, 1000) : kSlabBytes};
   for (int m = 0; m < kSmallMicroBatches && draw(0, 1) == 1; ++m) {
     p.kept_places.resize(kSmallMicroBatches);
     p.kept_places[m] = static_cast<KeptPlace>(draw(0, 2));
@@ -138,6 +140,7 @@ std::vector<Placement> AllPlacements() {
   for (size_t i = 0; i < count; i += 5) {  // some of each kind through slabs too
     placements.push_back(placements[i]);
     placements.back().pin = PinMode::kSlabs;
+    placements.back().slab_bytes = i % 2 == 0 ? kSlabBytes : 300;  // a copy takes one, or several
   }
   return placements;
 }

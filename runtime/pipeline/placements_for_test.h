@@ -3,6 +3,7 @@
 #ifndef RUNTIME_PIPELINE_PLACEMENTS_FOR_TEST_H_
 #define RUNTIME_PIPELINE_PLACEMENTS_FOR_TEST_H_
 
+#include <cstdint>
 #include <random>
 #include <string>
 #include <vector>
@@ -30,6 +31,7 @@ struct Placement {
   int stash_slots = 1;
   int fold_stash_layers = 0;
   PinMode pin = PinMode::kAuto;
+  int64_t slab_bytes = kSlabBytes;
 };
 
 std::string Describe(const Placement& p);

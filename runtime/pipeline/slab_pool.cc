@@ -11,9 +11,6 @@ namespace {
 constexpr std::array kCopying = {StreamKind::kHostToDevice, StreamKind::kDeviceToHost,
                                  StreamKind::kStateUp, StreamKind::kStateDown};
 
-// Copies of so much run at line rate; less where no unit has a plane as large.
-constexpr int64_t kSlabBytes = int64_t{16} << 20;
-
 // Of a lane: they keep up with a bus of PCIe's fifth generation.
 constexpr int kMostThreads = 4;
 
@@ -22,22 +19,29 @@ constexpr int64_t kAlignmentBytes = 4096;
 
 constexpr int64_t kLargestElementBytes = 4;
 
-int64_t SlabBytes(const ModelLayout& layout) {
+int64_t SlabBytes(const ModelLayout& layout, int64_t most_bytes) {
   const int64_t plane_bytes = layout.LargestUnitElements() * kLargestElementBytes;
-  return std::min(kSlabBytes, RoundUp(plane_bytes, kAlignmentBytes));
+  return std::min(most_bytes, RoundUp(plane_bytes, kAlignmentBytes));
+}
+
+absl::StatusOr<std::unique_ptr<SlabLane>> LaneOf(Device& device, int64_t slab_bytes, int threads) {
+  return SlabLane::Create(device, slab_bytes, std::min(threads, kMostThreads));
 }
 
 }  // namespace
 
-int64_t SlabPool::Bytes(const ModelLayout& layout) {
-  return static_cast<int64_t>(kCopying.size()) * SlabLane::kSlabCount * SlabBytes(layout);
+int64_t SlabPool::Bytes(const ModelLayout& layout, int64_t slab_bytes) {
+  return static_cast<int64_t>(kCopying.size()) * SlabLane::kSlabCount *
+         SlabBytes(layout, slab_bytes);
 }
 
 absl::StatusOr<std::unique_ptr<SlabPool>> SlabPool::Create(Device& device,
-                                                           const ModelLayout& layout, int threads) {
+                                                           const ModelLayout& layout,
+                                                           int64_t slab_bytes, int threads) {
   std::unique_ptr<SlabPool> pool(new SlabPool());
   for (const StreamKind stream : kCopying) {
-    MT_ASSIGN_OR_RETURN(pool->lanes_[static_cast<int>(stream)], MakeLane(device, layout, threads));
+    MT_ASSIGN_OR_RETURN(pool->lanes_[static_cast<int>(stream)],
+                        LaneOf(device, SlabBytes(layout, slab_bytes), threads));
   }
   return pool;
 }
@@ -45,7 +49,7 @@ absl::StatusOr<std::unique_ptr<SlabPool>> SlabPool::Create(Device& device,
 absl::StatusOr<std::unique_ptr<SlabLane>> SlabPool::MakeLane(Device& device,
                                                              const ModelLayout& layout,
                                                              int threads) {
-  return SlabLane::Create(device, SlabBytes(layout), std::min(threads, kMostThreads));
+  return LaneOf(device, SlabBytes(layout, kSlabBytes), threads);
 }
 
 }  // namespace megatrain

@@ -10,21 +10,22 @@
 #include "runtime/device/device.h"
 #include "runtime/device/slab_launcher.h"
 #include "runtime/device/stream_figures.h"
+#include "runtime/pipeline/pipeline_options.h"
 
 namespace megatrain {
 
 // Slabs for each of a pipeline's streams that copies between host and device.
 class SlabPool {
  public:
-  // Each lane with at most `threads` threads. RESOURCE_EXHAUSTED when the device's host memory has
-  // no room.
+  // Slabs of PipelineOptions' slab_bytes, each lane with at most `threads` threads.
+  // RESOURCE_EXHAUSTED when the device's host memory has no room.
   static absl::StatusOr<std::unique_ptr<SlabPool>> Create(Device& device, const ModelLayout& layout,
-                                                          int threads);
+                                                          int64_t slab_bytes, int threads);
 
   // What Create takes.
-  static int64_t Bytes(const ModelLayout& layout);
+  static int64_t Bytes(const ModelLayout& layout, int64_t slab_bytes = kSlabBytes);
 
-  // One lane alone.
+  // One lane alone, with slabs as large as usual.
   static absl::StatusOr<std::unique_ptr<SlabLane>> MakeLane(Device& device,
                                                             const ModelLayout& layout, int threads);
 

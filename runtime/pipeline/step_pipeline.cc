@@ -30,6 +30,7 @@ absl::Status CheckOptions(const PipelineOptions& options) {
         absl::StrCat("pipeline: state_chunk_elements is ", options.state_chunk_elements,
                      ", not a multiple of ", kTensorAlignmentElements));
   }
+  MT_RETURN_IF_ERROR(require(options.slab_bytes >= 1, "slab_bytes"));
   MT_RETURN_IF_ERROR(require(options.max_micro_batches >= 1, "max_micro_batches"));
   MT_RETURN_IF_ERROR(
       require(options.kept_places.empty() ||
@@ -117,7 +118,8 @@ absl::Status StepPipeline::AllocateSlabs() {
   if (pin != PinMode::kSlabs && pinner_ == nullptr) {
     return absl::OkStatus();
   }
-  auto slabs = SlabPool::Create(device_, state_.layout, state_.pool.thread_count());
+  auto slabs = SlabPool::Create(device_, state_.layout, state_.options.slab_bytes,
+                                state_.pool.thread_count());
   if (!slabs.ok()) {
     return pin == PinMode::kSlabs ? slabs.status() : absl::OkStatus();
   }
@@ -138,7 +140,7 @@ bool StepPipeline::uses_slabs() const {
 
 int64_t StepPipeline::host_bytes() const {
   return PinnedArena::Bytes(state_.map.host_parts) +
-         (state_.slabs != nullptr ? SlabPool::Bytes(state_.layout) : 0);
+         (state_.slabs != nullptr ? SlabPool::Bytes(state_.layout, state_.options.slab_bytes) : 0);
 }
 
 StepPipeline::HostActivations StepPipeline::host_activations() const {

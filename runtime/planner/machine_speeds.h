@@ -1,8 +1,6 @@
 #ifndef RUNTIME_PLANNER_MACHINE_SPEEDS_H_
 #define RUNTIME_PLANNER_MACHINE_SPEEDS_H_
 
-#include <algorithm>
-
 namespace megatrain {
 
 // How fast a machine is, a second each. The defaults are those of an H200 at its power limit, in a
@@ -18,16 +16,6 @@ struct MachineSpeeds {
   double host_memory_bytes = 165e9;  // that processors and copies read and write together
   double host_updates = 5.8e9;       // parameters by AdamW on the processors, beside nothing else
 };
-
-// The same machine with copies that go through slabs: for each byte that crosses, processors read
-// and write one more. So the bus gets at most a third of the memory's bandwidth one way, and a
-// sixth each way.
-inline MachineSpeeds ThroughSlabs(MachineSpeeds speeds) {
-  speeds.bus_up_bytes = std::min(speeds.bus_up_bytes, speeds.host_memory_bytes / 3);
-  speeds.bus_down_bytes = std::min(speeds.bus_down_bytes, speeds.host_memory_bytes / 3);
-  speeds.bus_both_bytes = std::min(speeds.bus_both_bytes, speeds.host_memory_bytes / 6);
-  return speeds;
-}
 
 }  // namespace megatrain
 

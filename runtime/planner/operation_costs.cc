@@ -43,6 +43,9 @@ constexpr double kHalfBytes = 2;
 // AdamW on the host: both halves of the master and both moments read and written; the gradient.
 constexpr double kHostStateBytes = 24;
 
+// Of host memory, for a byte that crosses through a slab: processors read and write it once more.
+constexpr double kSlabHostBytes = 3;
+
 // The verdict of a step: sums over units, between two copies of some kilobytes.
 constexpr double kNormSeconds = 3e-4;
 
@@ -139,7 +142,10 @@ OperationCosts::LayerSeconds OperationCosts::MeasureLayer(const ModelConfig& con
 
 OperationCost OperationCosts::Copy(Resource direction, double bytes) const {
   const double rate = direction == Resource::kBusUp ? speeds_.bus_up_bytes : speeds_.bus_down_bytes;
-  return {.resource = direction, .seconds = bytes / rate, .host_bytes = bytes};
+  const double host_bytes = bytes * (options_.pin == PinMode::kSlabs ? kSlabHostBytes : 1);
+  return {.resource = direction,
+          .seconds = std::max(bytes / rate, host_bytes / speeds_.host_memory_bytes),
+          .host_bytes = host_bytes};
 }
 
 double OperationCosts::Elements(int unit) const {

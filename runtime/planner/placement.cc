@@ -108,7 +108,8 @@ class Search {
   Search(const ModelConfig& config, const ModelLayout& layout, const PlacementRequest& request,
          const BackendMemory& memory, const MachineSpeeds& speeds)
       : request_(request),
-        subject_{layout, request.step, request.compute_dtype, memory, request.fold_layers},
+        subject_{layout, request.step,        request.compute_dtype,
+                 memory, request.fold_layers, request.pin},
         predictor_{config, layout, request.step, speeds} {
     const int layers = layout.layer_count();
     const int units = layers + 2;

@@ -41,7 +41,8 @@ struct PlacementRequest {
   int weight_slot_count = 0;
   int gradient_slot_count = 0;
 
-  int fold_layers = 0;  // HostStore's, and PipelineOptions' for what layers leave
+  int fold_layers = 0;           // HostStore's, and PipelineOptions' for what layers leave
+  PinMode pin = PinMode::kAuto;  // PipelineOptions'
 };
 
 // A placement that fits, and the step it makes.

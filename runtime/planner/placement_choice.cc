@@ -135,6 +135,7 @@ PipelineOptions OptionsOf(const Choice& choice, const PlacementSubject& subject)
     options.stash_slot_count = choice.stash_slots;
     options.fold_stash_layers = subject.fold_layers;
   }
+  options.pin = subject.pin;
   options.compute_dtype = subject.compute_dtype;
   options.max_micro_batch_tokens = choice.micro_batch_rows * step.row_tokens;
   options.max_step_tokens = step.rows * step.row_tokens;

@@ -58,6 +58,7 @@ struct PlacementSubject {
   ComputeDtype compute_dtype;
   const BackendMemory& memory;
   int fold_layers;  // PlacementRequest's
+  PinMode pin;      // PipelineOptions'
 };
 
 // The choice with numbers of which nothing depends set to ones that are equal for all such choices.

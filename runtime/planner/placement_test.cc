@@ -10,6 +10,9 @@
 #include "runtime/hoststore/pinned_arena.h"
 #include "runtime/pipeline/device_memory.h"
 #include "runtime/pipeline/pipeline_options.h"
+#include "runtime/planner/machine_speeds.h"
+#include "runtime/planner/operation_costs.h"
+#include "runtime/planner/step_prediction.h"
 
 namespace megatrain {
 namespace {
@@ -228,6 +231,33 @@ TEST(PlacementTest, TheSmallestIsSmallerThanTheBest) {
   const Placement smallest =
       SmallestPlacement(shape.config, shape.layout, request, shape.memory, {});
   EXPECT_LT(MapDeviceMemory(shape.layout, smallest.pipeline).bytes.total(), 16 * kGibibyte);
+}
+
+// A byte through a slab is read and written once more: copies and updates have less of the host's
+// memory each.
+TEST(StepPredictionTest, SlabsTakeOfTheHostsMemory) {
+  const Case shape("qwen2.5-7b");
+  PlacementRequest request = Request(64, 1024, 22 * kGibibyte);
+  request.device_state_units = 0;
+  request.bus_update_units = 0;
+  PipelineOptions options = shape.Choose(request)->pipeline;
+  MachineSpeeds speeds;
+  speeds.host_memory_bytes = 2 * speeds.bus_up_bytes;
+  const Operation load{
+      .kind = OperationKind::kLoadWeights, .stream = StreamKind::kHostToDevice, .unit = 1};
+  const auto cost = [&] {
+    return OperationCosts(shape.config, shape.layout, options, speeds, request.step, 1).Of(load);
+  };
+  const StepPredictor predictor{shape.config, shape.layout, request.step, speeds};
+  const OperationCost pinned = cost();
+  const SimulatedStep pinned_step = predictor.Predict(options);
+  options.pin = PinMode::kSlabs;
+  EXPECT_EQ(cost().host_bytes, 3 * pinned.host_bytes);
+  EXPECT_DOUBLE_EQ(cost().seconds, 1.5 * pinned.seconds);
+  const auto updates = static_cast<size_t>(Resource::kHostUpdates);
+  const SimulatedStep step = predictor.Predict(options);
+  EXPECT_GT(step.seconds, pinned_step.seconds);
+  EXPECT_GT(step.busy_seconds[updates], 1.05 * pinned_step.busy_seconds[updates]);
 }
 
 // Of the design's own arithmetic: 65,536 tokens of 43.0 GFLOP at some 620 TFLOP/s.

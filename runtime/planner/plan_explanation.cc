@@ -64,32 +64,36 @@ bool AnyPasses(const PipelineOptions& options, int unit_count) {
   return false;
 }
 
-// Through slabs what crosses the bus is pageable, and only the slabs are pinned.
-const char* CrossingPlace(const PipelineOptions& options) {
-  return options.pin == PinMode::kSlabs ? "pageable_host" : "pinned_host";
+// Whether what crosses the bus is pinned. Through slabs only these are, and without a GPU there is
+// no bus.
+bool Pins(const PipelineOptions& options, Backend backend) {
+  return backend == Backend::kCuda && options.pin != PinMode::kSlabs;
 }
 
-const char* WeightsPlace(const PipelineOptions& options, int unit, int layer_count) {
+const char* CrossingPlace(bool pins) { return pins ? "pinned_host" : "pageable_host"; }
+
+const char* WeightsPlace(const PipelineOptions& options, bool pins, int unit, int layer_count) {
   if (options.on_device(unit)) {
     return "device";
   }
   const bool once = StaysForTheStep(options, unit, layer_count);
-  return once && options.pin != PinMode::kSlabs ? "pinned_host_once" : CrossingPlace(options);
+  return once && pins ? "pinned_host_once" : CrossingPlace(pins);
 }
 
-const char* StatesPlace(const PipelineOptions& options, int unit, int layer_count) {
+const char* StatesPlace(const PipelineOptions& options, bool pins, int unit, int layer_count) {
   if (options.update_of(unit) == UpdatePlacement::kDevice) {
     return "device";
   }
   // Planes are pinned whole: where one unit's state passes, all of them are.
-  return AnyPasses(options, layer_count + 2) ? CrossingPlace(options) : "pageable_host";
+  return CrossingPlace(pins && AnyPasses(options, layer_count + 2));
 }
 
-void CountUnit(const PipelineOptions& options, int unit, int layer_count, Planes& planes) {
+void CountUnit(const PipelineOptions& options, bool pins, int unit, int layer_count,
+               Planes& planes) {
   const UpdatePlacement update = options.update_of(unit);
-  planes.Count("weights", WeightsPlace(options, unit, layer_count));
-  planes.Count("gradients", GradientCrosses(update) ? CrossingPlace(options) : "device");
-  planes.Count("optimizer_states", StatesPlace(options, unit, layer_count));
+  planes.Count("weights", WeightsPlace(options, pins, unit, layer_count));
+  planes.Count("gradients", GradientCrosses(update) ? CrossingPlace(pins) : "device");
+  planes.Count("optimizer_states", StatesPlace(options, pins, unit, layer_count));
   planes.Count("updates", update == UpdatePlacement::kDevice ? "device"
                           : PassesOverBus(update)            ? "bus"
                                                              : "host");
@@ -129,10 +133,12 @@ void CountLayer(const PipelineOptions& options, int unit, Planes& planes) {
                                                           : PlaceOfLevel(options.keep_of(unit)));
 }
 
-std::vector<PlanePlacement> PlanesOf(const PipelineOptions& options, int layer_count) {
+std::vector<PlanePlacement> PlanesOf(const PipelineOptions& options, Backend backend,
+                                     int layer_count) {
   Planes planes;
+  const bool pins = Pins(options, backend);
   for (int unit = 0; unit < layer_count + 2; ++unit) {
-    CountUnit(options, unit, layer_count, planes);
+    CountUnit(options, pins, unit, layer_count, planes);
   }
   for (int unit = 1; unit <= layer_count; ++unit) {
     CountLayer(options, unit, planes);
@@ -190,7 +196,8 @@ PlanExplanation ExplainPlan(const ModelConfig& config, const JobShape& shape,
   if (plan.pipeline.max_step_tokens == 0) {
     return explanation;  // the job's counts are out of range
   }
-  explanation.planes = PlanesOf(plan.pipeline, static_cast<int>(config.layer_count));
+  explanation.planes =
+      PlanesOf(plan.pipeline, machine.backend, static_cast<int>(config.layer_count));
   if (plan.predicted.seconds <= 0) {
     return explanation;
   }

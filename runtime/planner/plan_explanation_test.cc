@@ -39,6 +39,17 @@ TEST(PlanExplanationTest, EveryUnitIsSomewhere) {
   EXPECT_EQ(explanation.binding_resource, "compute");
 }
 
+TEST(PlanExplanationTest, NothingIsPinnedForProcessors) {
+  const ModelConfig config = ShapeByName("tiny").value();
+  const MachineProfile machine{.backend = Backend::kCpu, .host_available_bytes = int64_t{64} << 30};
+  const PlanExplanation explanation =
+      ExplainPlan(config, Job(4), machine, PlanJob(config, Job(4), machine));
+  EXPECT_EQ(UnitsOf(explanation, "weights"), config.layer_count + 2);
+  for (const PlanePlacement& placement : explanation.planes) {
+    EXPECT_EQ(placement.place.find("pinned"), std::string::npos) << placement.plane;
+  }
+}
+
 // By plane and place.
 int64_t UnitsAt(const PlanExplanation& explanation, const std::string& plane,
                 const std::string& place) {
@@ -59,7 +70,7 @@ PlanExplanation ExplainOptions(const PipelineOptions& options) {
   plan.pipeline.max_step_tokens = 4096;
   plan.pipeline.max_micro_batches = 4;
   plan.pipeline.kept_token_bytes = {0, 1, 2, 3};
-  return ExplainPlan(config, Job(4), {}, plan);
+  return ExplainPlan(config, Job(4), {.backend = Backend::kCuda}, plan);
 }
 
 TEST(PlanExplanationTest, TellsWhatStaysOnTheGpuAndWhatOfALayerIsKept) {

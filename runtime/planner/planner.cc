@@ -135,6 +135,7 @@ PipelineOptions ChooseOnCpu(const ModelConfig& config, const ModelLayout& layout
                                                           : shape.weight_slot_count,
       .gradient_slot_count = kDefaultSlotCount,
       .resident_weights = shape.resident_weights,
+      .pin = shape.pin,
       .compute_dtype = shape.compute_dtype,
       .max_micro_batch_tokens = tokens.micro_batch,
       .max_step_tokens = tokens.step,
@@ -190,7 +191,8 @@ Placement ChooseOnGpu(const ModelConfig& config, const ModelLayout& layout, cons
                            .host_bytes = free.host_bytes,
                            .micro_batch_rows = shape.micro_batch_rows,
                            .order = shape.order,
-                           .weight_slot_count = shape.weight_slot_count};
+                           .weight_slot_count = shape.weight_slot_count,
+                           .pin = shape.pin};
   if (shape.resident_weights) {
     request.resident_weights = true;
   }
@@ -231,7 +233,6 @@ std::vector<MemoryItem> DeviceItems(const DeviceBytes& arena, const JobMemory& j
 void Choose(const ModelConfig& config, const JobShape& shape, const TokenCounts& tokens,
             Placement placement, Plan& plan) {
   plan.pipeline = std::move(placement.pipeline);
-  plan.pipeline.pin = shape.pin;
   plan.micro_batch_rows = placement.micro_batch_rows;
   plan.predicted = placement.predicted;
   plan.step = {.rows = shape.batch_rows, .row_tokens = tokens.row};
@@ -268,11 +269,9 @@ void PlanOnGpu(const GpuPlanning& job, Plan& plan) {
       Sum(plan.host) - gradients->size_bytes + most.host_bytes + results_bytes;
   const FreeMemory free = {.device_bytes = plan.device_available_bytes - most.device_bytes,
                            .host_bytes = plan.host_available_bytes - host_bytes};
-  const bool through_slabs = job.shape.pin == PinMode::kSlabs;
   Choose(job.config, job.shape, job.tokens,
-         ChooseOnGpu(job.config, job.layout, job.shape,
-                     through_slabs ? ThroughSlabs(job.machine.speeds) : job.machine.speeds,
-                     job.tokens, free, job.smallest),
+         ChooseOnGpu(job.config, job.layout, job.shape, job.machine.speeds, job.tokens, free,
+                     job.smallest),
          plan);
   const DeviceMemoryMap map = MapDeviceMemory(job.layout, plan.pipeline);
   const JobMemory actual = memory_of(plan.micro_batch_rows);
@@ -280,11 +279,7 @@ void PlanOnGpu(const GpuPlanning& job, Plan& plan) {
   gradients->size_bytes =
       HostStore::GradientBytes(job.layout, StoreOptions(job.shape, plan.pipeline));
   AddStepMemory(map, actual, plan);
-  for (const DeviceState& state : map.states) {
-    const int64_t moments = state.moment1.size_bytes + state.moment2.size_bytes;
-    const int64_t weights = 2 * state.lo.size_bytes;  // both halves
-    plan.device_state_bytes += moments + weights;
-  }
+  plan.device_state_bytes = DeviceStateBytes(map);
 }
 
 // Everything but the verdict's words; with `smallest`, only whether it fits is of use.

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdint>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -20,6 +22,8 @@ constexpr MicroBatchOrder kOrders[] = {MicroBatchOrder::kLayerMajor,
                                        MicroBatchOrder::kMicroBatchMajor};
 constexpr KeepLevel kKeepLevels[] = {KeepLevel::kNothing, KeepLevel::kAttention,
                                      KeepLevel::kProjections, KeepLevel::kAll};
+
+constexpr uint32_t kSeed = 20261130;
 
 constexpr auto kHost = UpdatePlacement::kHost;
 constexpr auto kDevice = UpdatePlacement::kDevice;
@@ -158,6 +162,44 @@ TEST_P(CudaPlacementBits, ActivationsOnTheHost) {
                     .kept_on_host = some,
                     .stash_slots = 3},
                    1, "some states on the device");
+  }
+}
+
+// Micro-batches that keep here, there and nowhere, in any order; all of it pinned, and all of it in
+// many slabs a copy.
+TEST_P(CudaPlacementBits, KeptByMicroBatch) {
+  using enum KeptPlace;
+  std::mt19937 random(kSeed);
+  std::vector<std::vector<KeptPlace>> mixes = {
+      {kHost, kDevice, kHost, kDevice, kHost, kDevice, kHost, kDevice},
+      {kDevice, kNowhere, kHost, kHost, kDevice, kHost, kNowhere, kDevice}};
+  std::vector<KeptPlace>& drawn = mixes.emplace_back();
+  for (int micro_batch = 0; micro_batch < 8; ++micro_batch) {
+    drawn.push_back(static_cast<KeptPlace>(random() % 3));
+  }
+  for (size_t mix = 0; mix < mixes.size(); ++mix) {
+    for (const PinMode pin : {PinMode::kAuto, PinMode::kSlabs}) {
+      for (const int slots : {1, 3}) {
+        ExpectSameBits({.keep = slots == 1 ? KeepLevel::kAttention : KeepLevel::kAll,
+                        .updates = mix == 1 ? kMiddleStates : Updates(),
+                        .boundary_on_host = std::vector<bool>(6, slots == 3),
+                        .kept_on_host = std::vector<bool>(6, true),
+                        .kept_places = mixes[mix],
+                        .stash_slots = slots,
+                        .pin = pin,
+                        .slab_bytes = 3000},
+                       1, "mix " + std::to_string(mix) + ", seed " + std::to_string(kSeed));
+      }
+    }
+  }
+}
+
+// Updates of every kind with their states in many slabs a copy.
+TEST_P(CudaPlacementBits, StatesThroughManySlabs) {
+  for (const Updates& updates :
+       {Updates(6, kOverBus), Updates(6, kOverBusResident), kAllStates, kFirstStates}) {
+    ExpectSameBits({.updates = updates, .pin = PinMode::kSlabs, .slab_bytes = 3000}, 1,
+                   "states in slabs");
   }
 }
 

@@ -23,6 +23,7 @@ class List {
     options.dtype = model_.dtype;
     options.max_tokens = model_.max_tokens;
     options.state_chunk_elements = model_.state_chunk_elements;
+    options.slab_bytes = model_.slab_bytes;
     placements.push_back({std::move(name), std::move(options), steps_ahead});
   }
 

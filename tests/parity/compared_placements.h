@@ -26,6 +26,7 @@ struct ComparedModel {
   ComputeDtype dtype = ComputeDtype::kFloat32;
   bool keeps_activations = false;  // the backend's templates can
   int64_t state_chunk_elements = 4096;
+  int64_t slab_bytes = 5000;  // a copy takes many
   int64_t max_tokens = 512;
   int every = 1;  // one in so many placements, where each takes long
 };

@@ -79,6 +79,7 @@ void ExpectSameBitsEverywhere(const std::string& folder, ComparedModel compared,
   ASSERT_TRUE(model.ok()) << model.status();
   compared.unit_count = static_cast<int>((*model)->config().layer_count) + 2;
   compared.state_chunk_elements = int64_t{1} << 20;
+  compared.slab_bytes = int64_t{1} << 20;
   compared.max_tokens = kTextTokens;
   ExpectEqualTrainings(PlacementsToCompare(compared), [&](const ComparedPlacement& placement) {
     const auto rig = MakeRealModelRig(folder, placement.options, backend);

@@ -83,6 +83,7 @@ absl::Status TrainingRig::Start() {
                             .kept_places = options_.kept_places,
                             .stash_slot_count = options_.stash_slots,
                             .pin = options_.pin,
+                            .slab_bytes = options_.slab_bytes,
                             .compute_dtype = options_.dtype,
                             .max_micro_batch_tokens = tokens,
                             .max_step_tokens = tokens,

@@ -42,6 +42,7 @@ struct RigOptions {
   std::vector<KeptPlace> kept_places;  // by micro-batch, see PipelineOptions
   int stash_slots = 2;
   PinMode pin = PinMode::kAuto;
+  int64_t slab_bytes = kSlabBytes;
   int optimizer_threads = 2;
   int64_t max_tokens = 512;  // of a step and of a micro-batch
   int64_t max_documents = 16;
