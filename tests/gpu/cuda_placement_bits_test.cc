@@ -196,8 +196,8 @@ TEST_P(CudaPlacementBits, KeptByMicroBatch) {
 
 // Updates of every kind with their states in many slabs a copy.
 TEST_P(CudaPlacementBits, StatesThroughManySlabs) {
-  for (const Updates& updates :
-       {Updates(6, kOverBus), Updates(6, kOverBusResident), kAllStates, kFirstStates}) {
+  for (const Updates& updates : {Updates(6, kOverBus), Updates(6, kOverBusKeptGradient),
+                                 Updates(6, kOverBusResident), kAllStates, kFirstStates}) {
     ExpectSameBits({.updates = updates, .pin = PinMode::kSlabs, .slab_bytes = 3000}, 1,
                    "states in slabs");
   }
