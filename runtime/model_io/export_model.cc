@@ -170,8 +170,9 @@ absl::Status ExportModel(const ModelFolder& source, const ModelLayout& layout,
   Exporter exporter(source, weights, partial, file_system, progress);
   absl::Status status = WriteAndRename(exporter, shards, partial, output, file_system);
   if (!status.ok()) {
-    // Both are complaints about the same disk; the first says more.
+    // All are complaints about the same disk; the first says most. What is in place may not last.
     file_system.RemoveTree(partial).IgnoreError();
+    file_system.RemoveTree(output).IgnoreError();
   }
   return status;
 }

@@ -189,6 +189,30 @@ TEST(ExportModelTest, AFullDiskLeavesNothingBehind) {
   EXPECT_GT(failures, 15);
 }
 
+// A disk that refuses once: also to sync the name that is in place by then.
+TEST(ExportModelTest, AFailedExportCanBeTriedAgain) {
+  const nlohmann::json config = TestConfig(false);
+  const std::string source =
+      WriteModelFolder("twice", config, RandomTensors(config, TensorDtype::kBf16, 5));
+  const Model model = Load(source);
+  const std::string output = OutputPath();
+  FaultyFileSystem disk(&posix);
+  disk.FailAt(int64_t{1} << 40, FaultyFileSystem::Fault::kBroken);  // counts
+  ASSERT_TRUE(Export(model, output, disk).ok());
+  const int64_t operations = disk.operation_count();
+  for (int64_t operation = 0; operation < operations; ++operation) {
+    ASSERT_TRUE(posix.RemoveTree(output).ok());
+    disk.FailAt(operation, FaultyFileSystem::Fault::kBroken);
+    if (Export(model, output, disk).ok()) {
+      continue;  // it only removed what was not there
+    }
+    disk.Repair();
+    const absl::Status again = Export(model, output, disk);
+    ASSERT_TRUE(again.ok()) << operation << ": " << again;
+    ExpectSameFolders(source, output);
+  }
+}
+
 TEST(ExportModelTest, AFaultWhileWritingLeavesNothingBehind) {
   const nlohmann::json config = TestConfig(false);
   const std::string source =

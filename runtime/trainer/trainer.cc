@@ -312,6 +312,8 @@ absl::Status Trainer::TryExport(const Running& running, int64_t step) {
     return absl::CancelledError("the job was asked to stop before its export");
   }
   running.progress.Begin(TrainPhase::kExporting);
+  // Nothing was there when the job began: what is, an earlier try has left.
+  MT_RETURN_IF_ERROR(parts_.files.RemoveTree(running.job.output_path));
   return ExportModel(*running.inputs.model, running.session.layout(), running.session.store(),
                      running.job.output_path, parts_.files,
                      running.progress.FollowWrite(

@@ -1,8 +1,10 @@
 #include "server/database/database.h"
 
+#include <filesystem>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/posix_file_system.h"
 #include "runtime/base/status_macros.h"
 
 namespace megatrain {
@@ -43,6 +45,20 @@ absl::Status Apply(Connection& connection, const Migration& migration, int64_t n
                                                                 status.message()));
 }
 
+// A copy of the file as it is now, complete or not there: whoever died within an earlier one left
+// nothing that is in the way.
+absl::Status CopyTo(const std::string& copy, Connection& connection) {
+  PosixFileSystem files;
+  const std::string partial = copy + ".partial";
+  MT_RETURN_IF_ERROR(files.RemoveTree(partial));
+  MT_RETURN_IF_ERROR(connection.Execute("VACUUM INTO ?", {partial}));
+  MT_ASSIGN_OR_RETURN(const auto file, files.OpenForWriting(partial, /*append=*/true));
+  MT_RETURN_IF_ERROR(file->Sync());
+  MT_RETURN_IF_ERROR(file->Close());
+  MT_RETURN_IF_ERROR(files.Rename(partial, copy));
+  return files.SyncFolder(std::filesystem::path(copy).parent_path());
+}
+
 absl::Status Migrate(Connection& connection, const std::string& path,
                      const std::vector<Migration>& migrations) {
   MT_ASSIGN_OR_RETURN(const int64_t version, SchemaVersion(connection));
@@ -53,8 +69,7 @@ absl::Status Migrate(Connection& connection, const std::string& path,
                      ": it was written by a newer program; use that one"));
   }
   if (version > 0 && version < wanted) {
-    MT_RETURN_IF_ERROR(
-        connection.Execute("VACUUM INTO ?", {absl::StrCat(path, ".before-", wanted)}));
+    MT_RETURN_IF_ERROR(CopyTo(absl::StrCat(path, ".before-", wanted), connection));
   }
   for (int64_t next = version; next < wanted; ++next) {
     MT_RETURN_IF_ERROR(Apply(connection, migrations[next], next + 1));

@@ -136,6 +136,21 @@ TEST_F(DatabaseTest, MigratesWithACopyAndRefusesANewerFile) {
   EXPECT_THAT(std::string(newer.status().message()), HasSubstr("newer program"));
 }
 
+// A death within the copy, and a copy of an earlier time, keep nobody from opening the file.
+TEST_F(DatabaseTest, WhatAnEarlierMigrationLeftIsReplaced) {
+  ASSERT_TRUE(Add(*Open(), 1, "a").ok());
+  const std::string copy = path_ + ".before-2";
+  std::ofstream(copy) << "of another time";
+  std::ofstream(copy + ".partial") << "half";
+  const Migration more{"more", "ALTER TABLE notes ADD COLUMN more TEXT;"};
+  EXPECT_THAT(Notes(*Open({kNotes, more})), ElementsAre("a"));
+  EXPECT_FALSE(std::filesystem::exists(copy + ".partial"));
+  std::filesystem::rename(copy, path_ + ".old");
+  const auto old = Database::Open(path_ + ".old", {kNotes});
+  ASSERT_TRUE(old.ok()) << old.status();
+  EXPECT_THAT(Notes(**old), ElementsAre("a"));
+}
+
 TEST_F(DatabaseTest, AFailedMigrationChangesNothing) {
   ASSERT_TRUE(Add(*Open(), 1, "a").ok());
   const Migration broken{"broken", "CREATE TABLE other (id INTEGER) STRICT; SELECT nonsense;"};

@@ -79,6 +79,7 @@ absl::Status ModelStore::FinishInterrupted() {
 absl::Status ModelStore::FinishVersion(const v1::ModelVersion& version) {
   if (parts_.disk.Exists(version.path())) {
     v1::ModelVersion ready = version;
+    MT_RETURN_IF_ERROR(parts_.disk.SyncFolder(ParentOf(version.path())));
     MT_ASSIGN_OR_RETURN(const FolderFacts facts, DescribeFolder(parts_.disk, version.path()));
     ready.set_size_bytes(facts.size_bytes);
     ready.set_fingerprint(facts.fingerprint);
@@ -140,11 +141,14 @@ absl::Status ModelStore::Insert(Connection& connection, const std::string& model
                                 v1::ModelVersion& version) {
   MT_ASSIGN_OR_RETURN(const auto newest, ListResources<v1::ModelVersion>(
                                              connection, {.collection = model, .limit = 1}));
-  const int64_t number = newest.empty() ? 1 : VersionNumber(newest[0].message.name()) + 1;
-  version.set_name(absl::StrCat(model, "/versions/", number));
+  // A folder without a row is of a later time than the database, which was put back.
+  int64_t number = newest.empty() ? 0 : VersionNumber(newest[0].message.name());
+  do {
+    version.set_name(absl::StrCat(model, "/versions/", ++number));
+    version.set_path(
+        absl::StrCat(options_.models_folder, version.name().substr(sizeof(kModels) - 1)));
+  } while (parts_.disk.Exists(version.path()));
   version.set_uid(NewUid());
-  version.set_path(
-      absl::StrCat(options_.models_folder, version.name().substr(sizeof(kModels) - 1)));
   *version.mutable_create_time() = TimestampOf(parts_.clock.WallNow());
   *version.mutable_update_time() = version.create_time();
   return InsertResource(connection, model, version.name(), version.state(), version);
@@ -244,14 +248,13 @@ absl::StatusOr<v1::ModelVersion> ModelStore::Publish(const std::string& model,
     MT_RETURN_IF_ERROR(parts_.database.Write(
         [&](Connection& connection) { return Insert(connection, model, *version); }));
   }
-  // The row comes first, so that a folder in place always has one. It can be there when the row
-  // could not be saved at the last try.
+  // The row comes first, so that a folder in place always has one. It can be there when its name
+  // could not be synced, or the row not saved, at the last try.
   const bool in_place = parts_.disk.Exists(version->path());
   MT_ASSIGN_OR_RETURN(const FolderFacts facts,
                       DescribeFolder(parts_.disk, in_place ? version->path() : folder));
-  if (!in_place) {
-    MT_RETURN_IF_ERROR(MoveIntoPlace(folder, *version));
-  }
+  MT_RETURN_IF_ERROR(in_place ? parts_.disk.SyncFolder(ParentOf(version->path()))
+                              : MoveIntoPlace(folder, *version));
   version->set_size_bytes(facts.size_bytes);
   version->set_fingerprint(facts.fingerprint);
   version->set_state(v1::MODEL_STATE_READY);

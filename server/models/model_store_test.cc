@@ -290,6 +290,39 @@ TEST_F(ModelStoreTest, PublishesOnceForEachSource) {
   ASSERT_TRUE(service.models->Export({}, "models/tuned", folder_ + "/allowed/out").ok());
 }
 
+// As after the database was put back: what is there has another job's weights.
+TEST_F(ModelStoreTest, AFolderWithoutARowIsNobodysVersion) {
+  Service service(folder_);
+  std::filesystem::create_directories(folder_ + "/models/tuned/versions/1");
+  const std::string output = folder_ + "/output";
+  std::filesystem::copy(model_, output, std::filesystem::copy_options::recursive);
+  const auto version = service.models->Publish("models/tuned", output, "jobs/a");
+  ASSERT_TRUE(version.ok()) << version.status();
+  EXPECT_EQ(version->name(), "models/tuned/versions/2");
+  ExpectEqualFolders(model_, version->path());
+}
+
+TEST_F(ModelStoreTest, APublicationThatFailsAnywhereIsFinishedAtTheNextTry) {
+  Service service(folder_);
+  int failures = 0;
+  for (int64_t operation = 0; operation < 5; ++operation) {
+    const std::string output = absl::StrCat(folder_, "/output", operation);
+    const std::string source = absl::StrCat("jobs/", operation);
+    std::filesystem::copy(model_, output, std::filesystem::copy_options::recursive);
+    service.disk.FailAt(operation, FaultyFileSystem::Fault::kBroken);
+    if (!service.models->Publish("models/tuned", output, source).ok()) {
+      ++failures;
+      EXPECT_FALSE(service.models->Publish("models/tuned", output, source).ok())
+          << operation << ": what is not synced is not ready";
+    }
+    service.disk.Repair();
+    const auto version = service.models->Publish("models/tuned", output, source);
+    ASSERT_TRUE(version.ok()) << version.status();
+    ExpectEqualFolders(model_, version->path());
+  }
+  EXPECT_GE(failures, 4);
+}
+
 // Ends the process in a random moment of its work, again and again.
 TEST_F(ModelStoreTest, SurvivesSigkillAtAnyPoint) {
   const uint32_t seed = std::random_device()();
