@@ -93,6 +93,24 @@ TEST_F(AppLifecycleTest, APauseThatMeetsAFullDiskIsSeven) {
   EXPECT_THAT(err(), AllOf(HasSubstr("jobs/a holds after step 3"), HasSubstr("free space")));
 }
 
+TEST_F(AppLifecycleTest, APauseOfAJobThatHoldsWaitsForTheNextTry) {
+  server_.jobs.pause = [](const v1::PauseJobRequest&, v1::Job& job) {
+    job = HoldingJob();
+    job.mutable_update_time()->set_seconds(100);
+    return grpc::Status::OK;
+  };
+  server_.jobs.get = [this](const v1::GetJobRequest&, v1::Job& job) {
+    const bool holds = get_count_ == 0 || get_count_ == 2;
+    job = holds ? HoldingJob() : MakeJob(v1::JOB_STATE_PAUSING);
+    job.mutable_update_time()->set_seconds(get_count_ == 0 ? 100 : 101);
+    ++get_count_;
+    return grpc::Status::OK;
+  };
+  StartServer();
+  EXPECT_EQ(Run({"pause", "a", "--wait"}), 7) << err();
+  EXPECT_EQ(get_count_, 3) << "what it held before says nothing";
+}
+
 TEST_F(AppLifecycleTest, APauseThatComesTooLateHasTheJobsCode) {
   PauseLeadsTo(MakeJob(v1::JOB_STATE_FAILED));
   EXPECT_EQ(Run({"pause", "a", "--wait"}), 10);

@@ -15,20 +15,26 @@ namespace {
 
 using Stub = v1::JobService::Stub;
 
-// Nothing more comes of the wish to pause it.
-bool IsSettled(const v1::Job& job) {
-  return job.state() == v1::JOB_STATE_PAUSED || job.held() || IsHolding(job) ||
-         IsFinal(job.state());
+bool AreSame(const google::protobuf::Timestamp& a, const google::protobuf::Timestamp& b) {
+  return a.seconds() == b.seconds() && a.nanos() == b.nanos();
 }
 
-absl::StatusOr<v1::Job> WaitUntilSettled(Session& session, const std::string& name) {
+// Nothing more comes of the wish to pause it, which `asked` answered. One that held then is to try
+// again first.
+bool IsSettled(const v1::Job& asked, const v1::Job& job) {
+  const bool is_old_news = IsHolding(asked) && AreSame(asked.update_time(), job.update_time());
+  return job.state() == v1::JOB_STATE_PAUSED || job.held() || IsFinal(job.state()) ||
+         (IsHolding(job) && !is_old_news);
+}
+
+absl::StatusOr<v1::Job> WaitUntilSettled(Session& session, const v1::Job& asked) {
   v1::GetJobRequest request;
-  request.set_name(name);
+  request.set_name(asked.name());
   const InterruptScope scope(session.environment().interruption);
   return PollUntil<v1::Job>(
       session.connection(),
       [&] { return session.connection().Call(CallKind::kRead, &Stub::GetJob, request); },
-      IsSettled);
+      [&asked](const v1::Job& job) { return IsSettled(asked, job); });
 }
 
 absl::StatusOr<ExitCode> Pause(Session& session, const std::string& name, bool wait) {
@@ -38,7 +44,7 @@ absl::StatusOr<ExitCode> Pause(Session& session, const std::string& name, bool w
   MT_ASSIGN_OR_RETURN(v1::Job job,
                       session.connection().Call(CallKind::kWrite, &Stub::PauseJob, request));
   if (wait) {
-    MT_ASSIGN_OR_RETURN(job, WaitUntilSettled(session, name));
+    MT_ASSIGN_OR_RETURN(job, WaitUntilSettled(session, job));
   }
   PrintJobState(session, job);
   PrintAdvice(session, job);

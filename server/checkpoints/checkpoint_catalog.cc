@@ -28,6 +28,13 @@ constexpr char kCheckpoints[] = "/checkpoints";
 
 std::string JobIdOfName(const std::string& job) { return job.substr(sizeof("jobs/") - 1); }
 
+// 0 of one that has no row.
+int64_t NumberOf(const std::string& name, const std::vector<Numbered<v1::Checkpoint>>& rows) {
+  const auto row = std::find_if(rows.begin(), rows.end(),
+                                [&name](const auto& each) { return each.message.name() == name; });
+  return row == rows.end() ? 0 : row->number;
+}
+
 }  // namespace
 
 absl::Status CheckpointDamaged(const std::string& name, const std::string& damage) {
@@ -147,10 +154,16 @@ absl::StatusOr<JobStart> CheckpointCatalog::StartOf(const JobRecord& record) {
   MT_RETURN_IF_ERROR(invalid.status());
   const bool wished = StartWishStands(record.wishes, rows);
   const int64_t step = start.checkpoint.has_value() ? start.checkpoint->step() : -1;
+  const std::string name = start.checkpoint.has_value() ? start.checkpoint->name() : "";
+  const int64_t number = NumberOf(name, rows);
   for (const CheckpointListing::Invalid& each : *invalid) {
     const int64_t its_step = StepOfCheckpointId(each.id).value_or(-1);
+    const int64_t its_number =
+        NumberOf(absl::StrCat(record.job.name(), kCheckpoints, "/", each.id), rows);
+    // Of a later step than one that was saved after it: the job went back behind it.
+    const bool is_left = wished || (its_number != 0 && its_number < number);
     // It is that one or may be a later one, which the disk, or this version, does not give now.
-    if (!IsInvalidCheckpoint(each.reason) && (its_step == step || (its_step > step && !wished))) {
+    if (!IsInvalidCheckpoint(each.reason) && (its_step == step || (its_step > step && !is_left))) {
       return each.reason;
     }
   }
@@ -228,12 +241,13 @@ absl::Status CheckpointCatalog::Retain(const JobRecord& record) {
       rules.before_rewind.insert(row.name());
     }
   }
+  absl::Status status;
   for (const std::string& name : CheckpointsToRemove(newest_first, rules)) {
     const auto row = std::find_if(newest_first.begin(), newest_first.end(),
                                   [&name](const auto& each) { return each.name() == name; });
-    MT_RETURN_IF_ERROR(RemoveOld(*row));
+    status.Update(RemoveOld(*row));  // one that cannot be read keeps no other
   }
-  return absl::OkStatus();
+  return status;
 }
 
 // One that is used goes after a later commit.

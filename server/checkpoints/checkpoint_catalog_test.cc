@@ -26,6 +26,7 @@
 namespace megatrain {
 namespace {
 
+using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -253,6 +254,32 @@ TEST_F(CheckpointCatalogTest, WhatARewoundJobSavedLaterIsGoneOnFrom) {
   EXPECT_EQ(StartOf(record), Name(1));
   MakeCheckpointFolder(FolderOf("a"), {.step = 2, .create_seconds = 100});  // and since then
   EXPECT_EQ(StartOf(record), Name(2));
+}
+
+TEST_F(CheckpointCatalogTest, WhoWentBackPastAnUnreadableOneIsNotStoppedByItAgain) {
+  Save({.step = 1});
+  Save({.step = 5});
+  const std::string manifest = FolderOf("a") + "/step-00000005/manifest.json";
+  std::filesystem::remove(manifest);
+  std::filesystem::create_directories(manifest);  // it can be read no more, and be again
+  EXPECT_FALSE(catalog_->StartOf(Job()).ok());
+  JobRecord record = Job();
+  record.wishes.start_checkpoint = Name(1);
+  record.wishes.start_after_number = catalog_->LastNumber("jobs/a").value_or(0);
+  EXPECT_EQ(StartOf(record), Name(1));
+  for (const int64_t step : {2, 3}) {
+    const std::string id = MakeCheckpointFolder(FolderOf("a"), {.step = step});
+    ASSERT_TRUE(catalog_->Commit(record, id).ok());
+    const auto start = catalog_->StartOf(record);
+    ASSERT_TRUE(start.ok()) << start.status();
+    EXPECT_EQ(start->checkpoint->name(), Name(step));
+  }
+  EXPECT_THAT(Steps(), ElementsAre(3, 2, 5)) << "it keeps no older one";
+  EXPECT_THAT(findings_, Each(HasSubstr("old checkpoints of jobs/a stay until the next one")));
+  MakeCheckpointFolder(FolderOf("a"), {.step = 6});
+  std::filesystem::remove(FolderOf("a") + "/step-00000006/manifest.json");
+  std::filesystem::create_directories(FolderOf("a") + "/step-00000006/manifest.json");
+  EXPECT_FALSE(catalog_->StartOf(record).ok()) << "this one may be a later one";
 }
 
 TEST_F(CheckpointCatalogTest, AFolderThatCannotBeReadIsItsJobsAffairAlone) {

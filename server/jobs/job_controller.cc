@@ -1,6 +1,7 @@
 #include "server/jobs/job_controller.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "absl/status/statusor.h"
@@ -23,8 +24,21 @@ constexpr absl::Duration kRoomDelay = absl::Seconds(10);
 
 constexpr char kDiskFailed[] = "DISK_FAILED";
 
+// Why an attempt ended; all other reasons of a job in the queue are what it waits for.
+constexpr const char* kEnds[] = {"ENGINE_DIED", "ENGINE_STOPPED", "OUTPUT_NOT_STORED",
+                                 "SERVER_DIED", "SERVER_STOPPED"};
+// As well, of a job that crashed: errors of the system.
+constexpr const char* kCrashes[] = {"UNAVAILABLE", "UNKNOWN"};
+
 std::string StateWord(v1::JobState state) {
   return v1::JobState_Name(state).substr(sizeof("JOB_STATE_") - 1);
+}
+
+bool IsToldAfterItsWait(const JobRecord& record) {
+  const std::string& code = record.job.reason().code();
+  const auto is_code = [&code](const char* each) { return code == each; };
+  return std::any_of(std::begin(kEnds), std::end(kEnds), is_code) ||
+         (record.crash_count > 0 && std::any_of(std::begin(kCrashes), std::end(kCrashes), is_code));
 }
 
 }  // namespace
@@ -150,7 +164,7 @@ absl::Status JobController::StartNext(const std::vector<JobRecord>& jobs, absl::
   if (const absl::Status room = parts_.checkpoints.CheckRoom(change.job()); !room.ok()) {
     return WaitForRoom(std::move(change), room, now);
   }
-  if (postponed_.contains(change.job().name()) || change.job().reason().code() == kPreempted) {
+  if (postponed_.contains(change.job().name()) || !IsToldAfterItsWait(change.record())) {
     change.ClearReason();  // it was one to wait
   }
   change.SetState(v1::JOB_STATE_PREPARING, now);
@@ -227,7 +241,9 @@ void JobController::ChooseStart(absl::Time now) {
     status = RestoreFigures(*start->checkpoint, now);
   }
   if (!status.ok()) {
-    TryLater(MakeReason(kCheckpointUnreadable, std::string(status.message())), now);
+    const std::string code = ReasonOf(status);  // of the database; the disk's errors have none
+    TryLater(MakeReason(code.empty() ? kCheckpointUnreadable : code, std::string(status.message())),
+             now);
     return;
   }
   const absl::StatusOr<std::string> folder = parts_.checkpoints.Folder(change.job());

@@ -82,13 +82,15 @@ class JobController {
   void TakeDrain(absl::Time now);
   void TakePreemption(const std::vector<JobRecord>& jobs, absl::Time now);
   void TakePause(absl::Time now);
-  void TakeSave();
+  void TakeSave(absl::Time now);
   // Of the saves that the engine was asked for, none waits for news any more.
   void AnswerSaves();
   // Whether the job does not run yet; its preparation is told to stop.
   bool EndPreparation();
   // Asks one that runs to save its state and stop, for a PAUSE, a DRAIN or a PREEMPT.
   void StopWithState(v1::CheckpointTrigger trigger, absl::Time now);
+  // Of the engine; of a job that holds, this is another try.
+  void AskToSave(v1::CheckpointTrigger trigger, bool then_stop, absl::Time now);
   void TakeAnswers(const std::vector<JobRecord>& jobs, absl::Time now);
   void TakePrepared(Answer& answer, absl::Time now);
   void TakeRunnerEvents(absl::Time now);

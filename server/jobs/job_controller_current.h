@@ -16,8 +16,6 @@
 
 namespace megatrain {
 
-inline constexpr char kPreempted[] = "PREEMPTED";
-
 // The engine's reason, and the controller's, for a checkpoint that the disk does not give.
 inline constexpr char kCheckpointUnreadable[] = "CHECKPOINT_UNREADABLE";
 

@@ -18,6 +18,7 @@ namespace {
 // The engine's reason for a checkpoint that is not what its manifest says.
 constexpr char kCheckpointCorrupt[] = "CHECKPOINT_CORRUPT";
 constexpr char kExportingPhase[] = "exporting";
+constexpr char kSavingPhase[] = "saving";
 // Another attempt would most likely stall too, and after as long.
 constexpr char kEngineStalled[] = "ENGINE_STALLED";
 // Memory or disk that others hold by now, as long as the job has not begun.
@@ -36,7 +37,7 @@ v1::JobReason ServerStoppedReason() {
 }
 
 v1::JobReason PreemptedReason(const std::string& by) {
-  return MakeReason(kPreempted, absl::StrCat(by, " has a higher priority"));
+  return MakeReason("PREEMPTED", absl::StrCat(by, " has a higher priority"));
 }
 
 // And what a user of the job `id` can do about it.
@@ -71,7 +72,7 @@ void JobController::TakeWishes(const std::vector<JobRecord>& jobs, absl::Time no
     } else if (record.wishes.pause) {
       TakePause(now);
     }
-    TakeSave();
+    TakeSave(now);
   }
 }
 
@@ -114,10 +115,17 @@ void JobController::TakeDrain(absl::Time now) {
     PutBackCurrent(ServerStoppedReason(), /*counts=*/false, now);
     return;
   }
-  const bool runs = current_->stage == Current::Stage::kRunning;
-  StopWithState(v1::CHECKPOINT_TRIGGER_DRAIN, now);
-  if (runs && current_->change.job().phase() == kHoldingPhase) {
-    current_->stage = Current::Stage::kMustStop;  // nobody is left who could make room
+  const v1::Job& job = current_->change.job();
+  const bool holds = current_->stage == Current::Stage::kRunning && job.phase() == kHoldingPhase;
+  const bool hangs = holds && job.reason().code() == kDiskStalled;
+  if (holds && job.state() == v1::JOB_STATE_PAUSING) {
+    current_->stop_reason = Current::StopReason::kDrain;
+    AskToSave(v1::CHECKPOINT_TRIGGER_DRAIN, /*then_stop=*/true, now);  // there may be room by now
+  } else {
+    StopWithState(v1::CHECKPOINT_TRIGGER_DRAIN, now);
+  }
+  if (hangs) {
+    current_->stage = Current::Stage::kMustStop;  // what it waits for may never come
   }
 }
 
@@ -171,10 +179,18 @@ void JobController::StopWithState(v1::CheckpointTrigger trigger, absl::Time now)
     return;
   }
   current_->change.SetState(v1::JOB_STATE_PAUSING, now);
-  current_->save = {trigger, /*then_stop=*/true};
+  AskToSave(trigger, /*then_stop=*/true, now);
 }
 
-void JobController::TakeSave() {
+void JobController::AskToSave(v1::CheckpointTrigger trigger, bool then_stop, absl::Time now) {
+  const v1::Job& job = current_->change.job();
+  if (job.phase() == kHoldingPhase && job.reason().code() != kDiskStalled) {
+    current_->change.SetPhase(kSavingPhase, now);  // it holds no more, until this fails too
+  }
+  current_->save = {trigger, then_stop};
+}
+
+void JobController::TakeSave(absl::Time now) {
   const JobRecord& record = current_->change.record();
   const bool can_save =
       current_->stage == Current::Stage::kRunning &&
@@ -183,7 +199,7 @@ void JobController::TakeSave() {
   if (can_save && record.wishes.save_count > begun) {
     current_->saves_asked = record.wishes.save_count;
     if (!current_->save.has_value()) {
-      current_->save = {v1::CHECKPOINT_TRIGGER_MANUAL, /*then_stop=*/false};
+      AskToSave(v1::CHECKPOINT_TRIGGER_MANUAL, /*then_stop=*/false, now);
     }
   }
 }
@@ -343,11 +359,17 @@ void JobController::AnswerSaves() {
 }
 
 void JobController::TakeCheckpointFailure(const v1::CheckpointFailure& failure, absl::Time now) {
-  AnswerSaves();
+  if (failure.reason().code() != kDiskStalled) {
+    AnswerSaves();  // else it still goes on
+  }
   current_->change.AddCheckpointFailure(WithAdvice(failure, JobIdOf(current_->change.job())), now);
   Log(current_->change.job(), now,
       absl::StrCat("holds, since its state could not be saved: ", failure.reason().message()));
   parts_.observer.OnCheckpointFailure(current_->change.job(), failure);
+  if (current_->stop_reason == Current::StopReason::kDrain &&
+      current_->stage == Current::Stage::kRunning) {
+    current_->stage = Current::Stage::kMustStop;  // nobody is left who could make room
+  }
 }
 
 void JobController::TakePaused(absl::Time now) {

@@ -54,6 +54,54 @@ TEST_F(JobInterruptionTest, DrainOfAJobThatHoldsStopsIt) {
   EXPECT_EQ(Get("a").attempt(), 1);
 }
 
+TEST_F(JobInterruptionTest, DrainOfAJobThatHoldsTriesOnceToSaveIt) {
+  for (const std::string id : {"a", "b"}) {
+    Accept(id);
+    TickUntilRunning(id);
+    if (id == "b") {
+      Wish(id, JobWish::Kind::kPause);
+      Tick();
+    }
+    runner_->EmitCheckpointFailure("DISK_FULL");
+    Tick();
+    EXPECT_EQ(Get(id).phase(), "holding");
+    runner_->save_asked.reset();
+    controller_->Drain();
+    Tick();
+    EXPECT_FALSE(runner_->stop_asked) << id;
+    ASSERT_TRUE(runner_->save_asked.has_value()) << id;
+    EXPECT_EQ(runner_->save_asked->trigger, v1::CHECKPOINT_TRIGGER_DRAIN);
+    EXPECT_TRUE(runner_->save_asked->then_stop);
+    EXPECT_EQ(Get(id).phase(), "saving");
+    Tick();
+    EXPECT_FALSE(runner_->stop_asked) << id;
+    if (id == "b") {
+      runner_->EmitCheckpointFailure("DISK_FULL");
+      Tick();
+      EXPECT_TRUE(runner_->stop_asked) << "nobody is left who could make room";
+      runner_->ReportStopped();
+    } else {
+      EngineSaves(id, 3);
+      runner_->Pause("step-00000003");
+    }
+    Tick();
+    EXPECT_EQ(Get(id).state(), v1::JOB_STATE_QUEUED);
+    EXPECT_EQ(Get(id).last_checkpoint(), id == "a" ? "jobs/a/checkpoints/step-00000003" : "");
+    Wish(id, JobWish::Kind::kPause);
+    Restart();
+  }
+}
+
+TEST_F(JobInterruptionTest, DrainDoesNotWaitForADiskThatHangs) {
+  Accept("a");
+  TickUntilRunning("a");
+  runner_->EmitCheckpointFailure("DISK_STALLED");
+  Tick();
+  controller_->Drain();
+  Tick();
+  EXPECT_TRUE(runner_->stop_asked);
+}
+
 TEST_F(JobInterruptionTest, AJobIsPausedWithItsStateAndGoesOnFromIt) {
   Accept("a");
   Accept("b");
@@ -111,6 +159,37 @@ TEST_F(JobInterruptionTest, APauseWhoseSaveFailedIsTriedAgainByAPause) {
   Wish("a", JobWish::Kind::kPause);
   Tick();
   EXPECT_TRUE(runner_->save_asked.has_value());
+  EXPECT_EQ(Get("a").phase(), "saving") << "whether it holds is not known again yet";
+  EXPECT_FALSE(Get("a").has_reason());
+  runner_->EmitCheckpointFailure("DISK_FULL");
+  Tick();
+  EXPECT_EQ(Get("a").phase(), "holding");
+  EXPECT_EQ(Get("a").reason().code(), "DISK_FULL");
+}
+
+TEST_F(JobInterruptionTest, AJobThatHoldsIsPaused) {
+  Accept("a");
+  TickUntilRunning("a");
+  runner_->EmitCheckpointFailure("DISK_FULL");
+  Tick();
+  Wish("a", JobWish::Kind::kPause);
+  Tick();
+  EXPECT_EQ(Get("a").state(), v1::JOB_STATE_PAUSING);
+  EXPECT_EQ(Get("a").phase(), "saving");
+  EXPECT_FALSE(Get("a").has_reason());
+}
+
+TEST_F(JobInterruptionTest, APreemptionWhoseSaveFailedIsTriedAgainByAPause) {
+  Accept("low");
+  TickUntilRunning("low");
+  Accept("high", /*max_attempts=*/2, /*priority=*/5);
+  Tick();
+  runner_->EmitCheckpointFailure("DISK_FULL");
+  Tick();
+  runner_->save_asked.reset();
+  Wish("low", JobWish::Kind::kPause);
+  Tick();
+  EXPECT_TRUE(runner_->save_asked.has_value());
 }
 
 TEST_F(JobInterruptionTest, OneThatCouldNotStartStopsNobody) {
@@ -155,11 +234,36 @@ TEST_F(JobInterruptionTest, AJobWhoseSaveFailsHoldsUntilItIsSaved) {
   Tick();
   EXPECT_EQ(runner_->save_asked->trigger, v1::CHECKPOINT_TRIGGER_MANUAL);
   EXPECT_FALSE(runner_->save_asked->then_stop);
+  EXPECT_EQ(Get("a").phase(), "saving");
+  EXPECT_FALSE(Get("a").has_reason());
+  EngineSaves("a", 3);
+  Tick();
+  EXPECT_EQ(Get("a").phase(), "saving") << "the engine tells the next one";
+  EXPECT_FALSE(Get("a").has_reason());
+  EXPECT_EQ(observer_.checkpoints, 1);
+}
+
+TEST_F(JobInterruptionTest, ASaveThatHangsStillGoesOn) {
+  Accept("a", /*max_attempts=*/3);
+  TickUntilRunning("a");
+  Wish("a", JobWish::Kind::kSave);
+  Tick();
+  runner_->EmitCheckpointFailure("DISK_STALLED");
+  Tick();
+  EXPECT_EQ(Get("a").phase(), "holding");
+  runner_->Die("killed by signal 9");
+  Tick();
+  TickUntilRunning("a");
+  ASSERT_TRUE(runner_->save_asked.has_value()) << "nobody told of it";
+  runner_->EmitCheckpointFailure("DISK_STALLED");
+  Tick();
+  Wish("a", JobWish::Kind::kPause);
+  Tick();
+  EXPECT_EQ(Get("a").phase(), "holding") << "it waits for the disk, whatever is asked for";
   EngineSaves("a", 3);
   Tick();
   EXPECT_EQ(Get("a").phase(), "");
   EXPECT_FALSE(Get("a").has_reason());
-  EXPECT_EQ(observer_.checkpoints, 1);
 }
 
 TEST_F(JobInterruptionTest, ASaveIsAskedForOnce) {
@@ -233,8 +337,20 @@ TEST_F(JobInterruptionTest, AJobWaitsForRoomForItsCheckpoint) {
   EXPECT_EQ(Get("a").state(), v1::JOB_STATE_QUEUED);
   EXPECT_EQ(Get("a").reason().code(), "DISK_SPACE_EXCEEDED");
   checkpoints_->room = absl::OkStatus();
-  clock_.Advance(absl::Seconds(10));
+  Restart();  // and all that is remembered is in the store
   TickUntilRunning("a");
+  EXPECT_FALSE(Get("a").has_reason()) << "that wait is over";
+}
+
+TEST_F(JobInterruptionTest, AStoreThatIsFullIsNoUnreadableCheckpoint) {
+  Accept("a");
+  checkpoints_->reading = WithReason(absl::ResourceExhaustedError("disk is full"), "DISK_FULL");
+  Tick();
+  materials_->Answer();
+  Tick();
+  EXPECT_EQ(Get("a").state(), v1::JOB_STATE_QUEUED);
+  EXPECT_EQ(Get("a").reason().code(), "DISK_FULL");
+  EXPECT_EQ(Get("a").reason().message(), "disk is full; it is tried again in 10s and at a resume");
 }
 
 TEST_F(JobInterruptionTest, ADiskThatDoesNotTellItsRoomIsAReason) {
@@ -351,6 +467,9 @@ TEST_F(JobInterruptionTest, AnErrorOfTheSystemIsTriedAgainAndAfterAStepCountsAsA
     v1::StepRecord step;
     step.set_step(1);
     runner_->EmitStep(step);
+    Tick();
+    EXPECT_EQ(Get("a").reason().code(), then == v1::JOB_STATE_QUEUED ? "" : "UNKNOWN")
+        << "a wait is over, a crash is told";
     runner_->Fail("UNKNOWN", "cannot read tokens.bin: Input/output error");
     Tick();
     EXPECT_EQ(Get("a").state(), then);

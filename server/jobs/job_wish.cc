@@ -98,7 +98,8 @@ absl::Status ApplyWish(const JobWish& wish, JobRecord& record) {
     case JobWish::Kind::kCancel:
       break;
   }
-  if (record.wishes.pause && record.job.phase() == kHoldingPhase) {
+  const bool stops = record.wishes.pause || record.job.state() == v1::JOB_STATE_PAUSING;
+  if (stops && record.job.phase() == kHoldingPhase) {
     ++record.wishes.save_count;  // it stops once its state is saved, which is tried again
   }
   record.wishes.pause = true;
