@@ -175,7 +175,8 @@ void LeaveOutDoubleBuffering(const MachineSpeeds& speeds, BenchmarkSetup& setup)
   }
 }
 
-BenchmarkSetting SettingOf(const BenchmarkFlags& flags, const BenchmarkSetup& setup) {
+BenchmarkSetting SettingOf(const BenchmarkFlags& flags, const BenchmarkSetup& setup,
+                           const BenchmarkMachine& machine) {
   const PipelineOptions& options = setup.placement.pipeline;
   BenchmarkSetting setting;
   setting.shape = flags.shape;
@@ -194,6 +195,10 @@ BenchmarkSetting SettingOf(const BenchmarkFlags& flags, const BenchmarkSetup& se
     setting.host_limit_gib = flags.host_limit_gib;
   }
   setting.compute_dtype = setup.compute.dtype == ComputeDtype::kBfloat16 ? "bf16" : "fp32";
+  if (!flags.machine.empty()) {
+    const bool is_bf16 = setup.compute.dtype == ComputeDtype::kBfloat16;
+    setting.matmul_flops = is_bf16 ? machine.speeds.matmul_flops : machine.speeds.float32_flops;
+  }
   setting.attention = flags.attention;
   setting.order = std::string(OrderName(options.order));
   setting.keep = DescribeKeep(options, setup.layout.layer_count());
@@ -262,7 +267,7 @@ absl::StatusOr<BenchmarkSetup> SetUpBenchmark(const BenchmarkFlags& flags,
       StoreBytes(setup) +
       PinnedArena::Bytes(MapDeviceMemory(setup.layout, setup.placement.pipeline).host_parts) +
       SlabPool::Bytes(setup.layout);
-  setup.setting = SettingOf(flags, setup);
+  setup.setting = SettingOf(flags, setup, machine);
   return setup;
 }
 

@@ -25,6 +25,16 @@ TEST(BenchmarkSetupTest, ThePlannerChoosesWhatIsLeftOpen) {
   EXPECT_EQ(setup.setting.parameters, 7'615'616'512);
 }
 
+TEST(BenchmarkSetupTest, SpeedIsHeldAgainstWhatWasMeasured) {
+  BenchmarkFlags flags;
+  EXPECT_FALSE(SetUpBenchmark(flags, LargeGpu())->setting.matmul_flops.has_value());
+  flags.machine = "machine.json";
+  const BenchmarkMachine gpu = LargeGpu();
+  EXPECT_EQ(SetUpBenchmark(flags, gpu)->setting.matmul_flops, gpu.speeds.matmul_flops);
+  flags.compute_dtype = "fp32";
+  EXPECT_EQ(SetUpBenchmark(flags, gpu)->setting.matmul_flops, gpu.speeds.float32_flops);
+}
+
 TEST(BenchmarkSetupTest, FlagsAreHeeded) {
   BenchmarkFlags flags;
   flags.tokens = 16384;

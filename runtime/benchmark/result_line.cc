@@ -1,5 +1,7 @@
 #include "runtime/benchmark/result_line.h"
 
+#include <optional>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -20,6 +22,7 @@ struct Speed {
   double loss_tokens_per_second;
   double model_tflops;
   double hardware_tflops;
+  std::optional<double> utilization;  // model FLOPs against the rate of products alone
 };
 
 Speed SpeedOf(const BenchmarkSetting& setting, const BenchmarkFigures& figures) {
@@ -29,7 +32,10 @@ Speed SpeedOf(const BenchmarkSetting& setting, const BenchmarkFigures& figures) 
           .tokens_per_second = static_cast<double>(setting.tokens_per_step) / seconds,
           .loss_tokens_per_second = static_cast<double>(setting.loss_tokens_per_step) / seconds,
           .model_tflops = figures.model_flops_per_step / seconds / kTera,
-          .hardware_tflops = figures.hardware_flops_per_step / seconds / kTera};
+          .hardware_tflops = figures.hardware_flops_per_step / seconds / kTera,
+          .utilization = setting.matmul_flops ? std::optional(figures.model_flops_per_step /
+                                                              seconds / *setting.matmul_flops)
+                                              : std::nullopt};
 }
 
 // Parts of the wall time of the traced steps.
@@ -138,6 +144,10 @@ std::string ToJsonLine(const BenchmarkSetting& setting, const BenchmarkFigures& 
   line["steps"] = figures.steps;
   line["model_tflops"] = speed.model_tflops;
   line["hardware_tflops"] = speed.hardware_tflops;
+  line["model_flops_utilization"] = nullptr;
+  if (speed.utilization) {
+    line["model_flops_utilization"] = *speed.utilization;
+  }
   line["tokens_per_second"] = speed.tokens_per_second;
   line["loss_tokens_per_second"] = speed.loss_tokens_per_second;
   line["step_seconds"] = speed.step_seconds;

@@ -30,6 +30,7 @@ struct BenchmarkSetting {
   std::optional<double> hbm_limit_gib;
   std::optional<double> host_limit_gib;
   std::string compute_dtype;
+  std::optional<double> matmul_flops;  // a second that products alone reach, as measured
   std::string attention;
   std::string order;
   std::string keep;

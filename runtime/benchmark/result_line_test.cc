@@ -15,6 +15,7 @@ BenchmarkSetting Setting() {
   setting.sequence_length = 1024;
   setting.micro_batch_tokens = 8192;
   setting.hbm_limit_gib = 64;
+  setting.matmul_flops = 625e12;
   setting.attention = "fast";
   setting.order = "micro_batch_major";
   setting.keep = "all";
@@ -52,6 +53,7 @@ TEST(ResultLineTest, JsonHoldsRatesOfAStep) {
   EXPECT_DOUBLE_EQ(line.at("loss_tokens_per_second"), 16368.0);
   EXPECT_DOUBLE_EQ(line.at("model_tflops"), 500.0);
   EXPECT_DOUBLE_EQ(line.at("hardware_tflops"), 750.0);
+  EXPECT_DOUBLE_EQ(line.at("model_flops_utilization"), 0.8);
   EXPECT_DOUBLE_EQ(line.at("kernel_time_share"), 0.975);
   EXPECT_DOUBLE_EQ(line.at("kernel_busy_share"), 0.95);
   EXPECT_DOUBLE_EQ(line.at("busy_seconds").at("compute"), 3.9);
