@@ -375,6 +375,7 @@ void JobController::TakeCheckpointFailure(const v1::CheckpointFailure& failure, 
 void JobController::TakePaused(absl::Time now) {
   switch (current_->stop_reason) {
     case Current::StopReason::kPause:
+      parts_.materials.Discard(current_->change.job());  // what a failed export left
       current_->change.Pause(now);
       current_->stage = Current::Stage::kEnded;
       Log(current_->change.job(), now, "paused");

@@ -111,10 +111,12 @@ TEST_F(JobInterruptionTest, AJobIsPausedWithItsStateAndGoesOnFromIt) {
   EXPECT_EQ(Get("a").state(), v1::JOB_STATE_PAUSING);
   EXPECT_EQ(runner_->save_asked->trigger, v1::CHECKPOINT_TRIGGER_PAUSE);
   EngineSaves("a", 3);
+  disk_.output_folders.insert(runner_->running->output_path());
   runner_->Pause("step-00000003");
   Tick();
   EXPECT_EQ(Get("a").state(), v1::JOB_STATE_PAUSED);
   EXPECT_EQ(Get("a").last_checkpoint(), "jobs/a/checkpoints/step-00000003");
+  EXPECT_TRUE(disk_.output_folders.empty()) << "an export that failed is in nobody's way";
   TickUntilRunning("b");  // the engine is free
   Wish("a", JobWish::Kind::kResume);
   Tick();
