@@ -94,6 +94,7 @@ class BenchmarkRun {
   struct Timed {
     int64_t steps = 0;
     absl::Duration elapsed;
+    absl::Duration between;  // of the first step's result and the last one's
   };
 
   // From an idle pipeline to an idle one: `count` steps, or those that end before `end`, of the
@@ -102,6 +103,8 @@ class BenchmarkRun {
     const absl::Duration start = parts_.clock.MonotonicNow();
     const int64_t first = next_step_;
     const int on_their_way = overlaps() ? kStepsOnTheirWay : 1;
+    absl::Duration first_result;
+    absl::Duration now;
     for (int64_t finished = 0; finished < count; ++finished) {
       MT_RETURN_IF_ERROR(SubmitUpTo(first + std::min(count, finished + on_their_way)));
       MT_ASSIGN_OR_RETURN(const StepResult result, session_.pipeline().WaitStep());
@@ -112,14 +115,18 @@ class BenchmarkRun {
       if (!overlaps()) {
         MT_RETURN_IF_ERROR(session_.pipeline().WaitForUpdates());
       }
+      now = parts_.clock.MonotonicNow();
+      first_result = finished == 0 ? now : first_result;
       const int64_t submitted = next_step_ - first;
-      const absl::Duration mean = (parts_.clock.MonotonicNow() - start) / (finished + 1);
+      const absl::Duration mean = (now - start) / (finished + 1);
       if (start + mean * (submitted + 1) > end) {
         count = submitted;
       }
     }
     MT_RETURN_IF_ERROR(session_.pipeline().WaitForUpdates());
-    return Timed{.steps = count, .elapsed = parts_.clock.MonotonicNow() - start};
+    return Timed{.steps = count,
+                 .elapsed = parts_.clock.MonotonicNow() - start,
+                 .between = now - first_result};
   }
 
   double last_loss() const { return last_loss_; }
@@ -247,22 +254,21 @@ void TellRefusals(ModelSession& session, std::ostream& text) {
 // The timed steps end at `end` of the clock.
 absl::StatusOr<BenchmarkFigures> Measure(const BenchmarkFlags& flags, const BenchmarkSetup& setup,
                                          const BenchmarkParts& parts, absl::Duration end,
-                                         std::ostream& text) {
-  MT_ASSIGN_OR_RETURN(const ProcessMemory before_session, ReadProcessMemory(""));
-  MT_ASSIGN_OR_RETURN(const auto session, StartSession(flags, setup, parts, ThreadsOf(flags)));
-  TellRefusals(*session, text);
-  BenchmarkRun run(setup, parts, *session);
+                                         ModelSession& session, std::ostream& text) {
+  BenchmarkRun run(setup, parts, session);
   MT_RETURN_IF_ERROR(run.DrawSteps(flags.seed));
   MT_RETURN_IF_ERROR(run.Run(flags.warm_up).status());
   BenchmarkFigures figures{.predicted = setup.placement.predicted,
-                           .planned_device_bytes = session->pipeline().device_bytes(),
-                           .planned_host_bytes = before_session.resident_bytes +
-                                                 setup.planned_host_bytes + kOwnHostBytes};
-  const AllFigures before = session->pipeline().Figures();
+                           .planned_device_bytes = session.pipeline().device_bytes(),
+                           .planned_host_bytes = setup.planned_host_bytes + kOwnHostBytes};
+  const AllFigures before = session.pipeline().Figures();
   MT_ASSIGN_OR_RETURN(const BenchmarkRun::Timed timed, run.Run(flags.steps, end));
   figures.steps = timed.steps;
   figures.elapsed = timed.elapsed;
-  figures.streams = Growth(before, session->pipeline().Figures());
+  if (timed.steps > 1) {
+    figures.steady_step = timed.between / (timed.steps - 1);
+  }
+  figures.streams = Growth(before, session.pipeline().Figures());
   SetFlops(setup, figures);
   if (flags.profile_steps > 0) {
     MT_ASSIGN_OR_RETURN(figures.traced, Trace(flags, *parts.tracer, run, text));
@@ -272,7 +278,7 @@ absl::StatusOr<BenchmarkFigures> Measure(const BenchmarkFlags& flags, const Benc
   figures.peak_device_bytes = device.total_bytes - device.free_bytes;  // nothing is freed in steps
   MT_ASSIGN_OR_RETURN(const ProcessMemory process, ReadProcessMemory(""));
   figures.peak_host_bytes = process.peak_resident_bytes;
-  figures.uses_slabs = session->pipeline().uses_slabs();
+  figures.uses_slabs = session.pipeline().uses_slabs();
   return figures;
 }
 
@@ -292,7 +298,12 @@ absl::Status RunBenchmark(const BenchmarkFlags& flags, const BenchmarkParts& par
   setup.setting.backend = BackendName(parts.backend.kind());
   setup.setting.machine = absl::StrCat(parts.backend.DeviceName(), "; host with ",
                                        std::thread::hardware_concurrency(), " processors");
-  MT_ASSIGN_OR_RETURN(const BenchmarkFigures figures, Measure(flags, setup, parts, end, text));
+  MT_ASSIGN_OR_RETURN(const ProcessMemory before_session, ReadProcessMemory(""));
+  // Until what came of it is written: giving much memory back takes long, and may be cut short.
+  MT_ASSIGN_OR_RETURN(const auto session, StartSession(flags, setup, parts, ThreadsOf(flags)));
+  TellRefusals(*session, text);
+  MT_ASSIGN_OR_RETURN(BenchmarkFigures figures, Measure(flags, setup, parts, end, *session, text));
+  figures.planned_host_bytes += before_session.resident_bytes;
   text << ToText(setup.setting, figures) << std::flush;
   if (flags.output.empty()) {
     return absl::OkStatus();

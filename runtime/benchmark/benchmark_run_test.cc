@@ -64,6 +64,7 @@ TEST(BenchmarkRunTest, TrainsAndSaysHowFast) {
   EXPECT_EQ(line.at("steps"), 3);
   EXPECT_EQ(line.at("loss_tokens_per_step"), 60);
   EXPECT_GT(line.at("tokens_per_second"), 0);
+  EXPECT_GT(line.at("steady_step_seconds"), 0);
   EXPECT_GT(line.at("busy_seconds").at("compute"), 0);
   EXPECT_NEAR(line.at("last_loss"), std::log(512.0), 0.5);
 }

@@ -263,6 +263,9 @@ absl::StatusOr<BenchmarkSetup> SetUpBenchmark(const BenchmarkFlags& flags,
   if (flags.leaves_out(kWithoutDoubleBuffering)) {
     LeaveOutDoubleBuffering(speeds, setup);
   }
+  if (flags.leaves_out(kWithoutOverlap)) {
+    setup.placement.predicted = {};  // what is simulated overlaps
+  }
   setup.planned_host_bytes =
       StoreBytes(setup) +
       PinnedArena::Bytes(MapDeviceMemory(setup.layout, setup.placement.pipeline).host_parts) +

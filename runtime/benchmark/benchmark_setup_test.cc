@@ -35,6 +35,13 @@ TEST(BenchmarkSetupTest, SpeedIsHeldAgainstWhatWasMeasured) {
   EXPECT_EQ(SetUpBenchmark(flags, gpu)->setting.matmul_flops, gpu.speeds.float32_flops);
 }
 
+TEST(BenchmarkSetupTest, OfWhatDoesNotOverlapNothingIsPredicted) {
+  BenchmarkFlags flags;
+  EXPECT_GT(SetUpBenchmark(flags, LargeGpu())->placement.predicted.seconds, 0);
+  flags.without = {kWithoutOverlap};
+  EXPECT_EQ(SetUpBenchmark(flags, LargeGpu())->placement.predicted.seconds, 0);
+}
+
 TEST(BenchmarkSetupTest, FlagsAreHeeded) {
   BenchmarkFlags flags;
   flags.tokens = 16384;

@@ -151,6 +151,10 @@ std::string ToJsonLine(const BenchmarkSetting& setting, const BenchmarkFigures& 
   line["tokens_per_second"] = speed.tokens_per_second;
   line["loss_tokens_per_second"] = speed.loss_tokens_per_second;
   line["step_seconds"] = speed.step_seconds;
+  line["steady_step_seconds"] = nullptr;
+  if (figures.steady_step) {
+    line["steady_step_seconds"] = absl::ToDoubleSeconds(*figures.steady_step);
+  }
   line["predicted_step_seconds"] = figures.predicted.seconds;
   line["kernel_time_share"] = nullptr;
   line["kernel_busy_share"] = nullptr;

@@ -57,6 +57,7 @@ struct BenchmarkSetting {
 struct BenchmarkFigures {
   int64_t steps = 0;  // timed
   absl::Duration elapsed;
+  std::optional<absl::Duration> steady_step;        // from result to result: without the end of all
   std::array<StreamFigures, kStreamCount> streams;  // what they grew by
   double model_flops_per_step = 0;
   double hardware_flops_per_step = 0;  // with what is computed twice

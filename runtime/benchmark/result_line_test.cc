@@ -26,6 +26,7 @@ BenchmarkSetting Setting() {
 BenchmarkFigures Figures() {
   BenchmarkFigures figures;
   figures.steps = 10;
+  figures.steady_step = absl::Seconds(3.75);
   figures.elapsed = absl::Seconds(40);
   figures.model_flops_per_step = 2e15;
   figures.hardware_flops_per_step = 3e15;
@@ -47,6 +48,7 @@ TEST(ResultLineTest, JsonHoldsRatesOfAStep) {
   EXPECT_EQ(line.at("shape"), "qwen2.5-7b");
   EXPECT_EQ(line.at("hbm_limit_gib"), 64.0);
   EXPECT_DOUBLE_EQ(line.at("step_seconds"), 4.0);
+  EXPECT_DOUBLE_EQ(line.at("steady_step_seconds"), 3.75);
   EXPECT_DOUBLE_EQ(line.at("predicted_step_seconds"), 3.5);
   EXPECT_DOUBLE_EQ(line.at("predicted_busy_seconds").at("bus_up"), 0.25);
   EXPECT_DOUBLE_EQ(line.at("tokens_per_second"), 16384.0);

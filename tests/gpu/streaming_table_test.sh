@@ -41,6 +41,6 @@ grep -q '^== plain' "$TEST_TMPDIR/log3" && fail "what is done is done"
 
 # A row that would take longer than a call does fewer steps than it should.
 rm "$results"/rows/plain.*
-STEPS=1000000 BUDGET=17 "$script" "$results" plain > "$TEST_TMPDIR/log5" 2>&1 || fail "a short call"
+STEPS=1000000 BUDGET=42 "$script" "$results" plain > "$TEST_TMPDIR/log5" 2>&1 || fail "a short call"
 grep -q '^{"row": "plain"' "$results/streaming.jsonl" || fail "a row of a short call has its line"
 
