@@ -110,7 +110,7 @@ class JobControllerTest : public ::testing::Test {
     materials_->Answer();
     Tick();
     ASSERT_TRUE(runner_->running.has_value());
-    EXPECT_EQ(runner_->running->name(), "jobs/" + id);
+    EXPECT_EQ(runner_->Running().name(), "jobs/" + id);
     runner_->EmitStarted(10);
     Tick();
     EXPECT_EQ(Get(id).state(), v1::JOB_STATE_RUNNING);

@@ -23,8 +23,8 @@ TEST_F(JobControllerTest, AJobGoesThroughItsWholeLife) {
   EXPECT_FALSE(controller_->Idle());
   materials_->Answer();
   Tick();
-  EXPECT_EQ(runner_->running->model_path(), "/model");
-  EXPECT_EQ(runner_->running->data_path(), "/data");
+  EXPECT_EQ(runner_->Running().model_path(), "/model");
+  EXPECT_EQ(runner_->Running().data_path(), "/data");
   runner_->EmitStarted(2);
   v1::StepRecord step;
   step.set_step(1);

@@ -23,8 +23,8 @@ TEST_F(JobInterruptionTest, DrainPutsTheRunningJobBackWithoutAnAttemptMore) {
   controller_->Drain();
   Tick();
   EXPECT_EQ(Get("a").state(), v1::JOB_STATE_PAUSING);
-  EXPECT_EQ(runner_->save_asked->trigger, v1::CHECKPOINT_TRIGGER_DRAIN);
-  EXPECT_TRUE(runner_->save_asked->then_stop);
+  EXPECT_EQ(runner_->LastSave().trigger, v1::CHECKPOINT_TRIGGER_DRAIN);
+  EXPECT_TRUE(runner_->LastSave().then_stop);
   EXPECT_FALSE(controller_->Idle());
   EngineSaves("a", 3);
   runner_->Pause("step-00000003");
@@ -37,7 +37,7 @@ TEST_F(JobInterruptionTest, DrainPutsTheRunningJobBackWithoutAnAttemptMore) {
   EXPECT_EQ(Get("a").state(), v1::JOB_STATE_QUEUED);
   Restart();
   TickUntilRunning("a");
-  EXPECT_EQ(runner_->running->resume_checkpoint_path(), "/jobs/a/checkpoints/step-00000003");
+  EXPECT_EQ(runner_->Running().resume_checkpoint_path(), "/jobs/a/checkpoints/step-00000003");
 }
 
 TEST_F(JobInterruptionTest, DrainOfAJobThatHoldsStopsIt) {
@@ -70,8 +70,8 @@ TEST_F(JobInterruptionTest, DrainOfAJobThatHoldsTriesOnceToSaveIt) {
     Tick();
     EXPECT_FALSE(runner_->stop_asked) << id;
     ASSERT_TRUE(runner_->save_asked.has_value()) << id;
-    EXPECT_EQ(runner_->save_asked->trigger, v1::CHECKPOINT_TRIGGER_DRAIN);
-    EXPECT_TRUE(runner_->save_asked->then_stop);
+    EXPECT_EQ(runner_->LastSave().trigger, v1::CHECKPOINT_TRIGGER_DRAIN);
+    EXPECT_TRUE(runner_->LastSave().then_stop);
     EXPECT_EQ(Get(id).phase(), "saving");
     Tick();
     EXPECT_FALSE(runner_->stop_asked) << id;
@@ -109,9 +109,9 @@ TEST_F(JobInterruptionTest, AJobIsPausedWithItsStateAndGoesOnFromIt) {
   Wish("a", JobWish::Kind::kPause);
   Tick();
   EXPECT_EQ(Get("a").state(), v1::JOB_STATE_PAUSING);
-  EXPECT_EQ(runner_->save_asked->trigger, v1::CHECKPOINT_TRIGGER_PAUSE);
+  EXPECT_EQ(runner_->LastSave().trigger, v1::CHECKPOINT_TRIGGER_PAUSE);
   EngineSaves("a", 3);
-  disk_.output_folders.insert(runner_->running->output_path());
+  disk_.output_folders.insert(runner_->Running().output_path());
   runner_->Pause("step-00000003");
   Tick();
   EXPECT_EQ(Get("a").state(), v1::JOB_STATE_PAUSED);
@@ -127,7 +127,7 @@ TEST_F(JobInterruptionTest, AJobIsPausedWithItsStateAndGoesOnFromIt) {
   TickUntilRunning("a");
   EXPECT_EQ(Get("a").attempt(), 1);
   EXPECT_EQ(Get("a").resumed_from(), "jobs/a/checkpoints/step-00000003");
-  EXPECT_EQ(runner_->running->resume_checkpoint_path(), "/jobs/a/checkpoints/step-00000003");
+  EXPECT_EQ(runner_->Running().resume_checkpoint_path(), "/jobs/a/checkpoints/step-00000003");
 }
 
 TEST_F(JobInterruptionTest, AJobThatWaitsOrIsPreparedIsHeld) {
@@ -234,8 +234,8 @@ TEST_F(JobInterruptionTest, AJobWhoseSaveFailsHoldsUntilItIsSaved) {
   EXPECT_FALSE(runner_->save_asked.has_value());
   Wish("a", JobWish::Kind::kResume);
   Tick();
-  EXPECT_EQ(runner_->save_asked->trigger, v1::CHECKPOINT_TRIGGER_MANUAL);
-  EXPECT_FALSE(runner_->save_asked->then_stop);
+  EXPECT_EQ(runner_->LastSave().trigger, v1::CHECKPOINT_TRIGGER_MANUAL);
+  EXPECT_FALSE(runner_->LastSave().then_stop);
   EXPECT_EQ(Get("a").phase(), "saving");
   EXPECT_FALSE(Get("a").has_reason());
   EngineSaves("a", 3);
@@ -273,7 +273,7 @@ TEST_F(JobInterruptionTest, ASaveIsAskedForOnce) {
   TickUntilRunning("a");
   Wish("a", JobWish::Kind::kSave);
   Tick();
-  EXPECT_EQ(runner_->save_asked->trigger, v1::CHECKPOINT_TRIGGER_MANUAL);
+  EXPECT_EQ(runner_->LastSave().trigger, v1::CHECKPOINT_TRIGGER_MANUAL);
   runner_->save_asked.reset();
   Tick();
   EXPECT_FALSE(runner_->save_asked.has_value());
@@ -307,12 +307,12 @@ TEST_F(JobInterruptionTest, ADamagedCheckpointIsPassedOver) {
   runner_->Die("killed by signal 9");
   Tick();
   TickUntilRunning("a");
-  EXPECT_EQ(runner_->running->resume_checkpoint_path(), "/jobs/a/checkpoints/step-00000006");
+  EXPECT_EQ(runner_->Running().resume_checkpoint_path(), "/jobs/a/checkpoints/step-00000006");
   runner_->Fail("CHECKPOINT_CORRUPT", "adam_m.bin: bytes 0 to 7");
   Tick();
   EXPECT_EQ(Get("a").attempt(), 2) << "it is no crash";
   TickUntilRunning("a");
-  EXPECT_EQ(runner_->running->resume_checkpoint_path(), "/jobs/a/checkpoints/step-00000003");
+  EXPECT_EQ(runner_->Running().resume_checkpoint_path(), "/jobs/a/checkpoints/step-00000003");
 }
 
 TEST_F(JobInterruptionTest, CrashesAreCountedFromTheNewestCheckpointOn) {
@@ -398,7 +398,7 @@ TEST_F(JobInterruptionTest, APauseWhoseCheckpointIsNotRecordedYetLosesNoStep) {
   Wish("a", JobWish::Kind::kResume);
   Tick();
   TickUntilRunning("a");
-  EXPECT_EQ(runner_->running->resume_checkpoint_path(), "/jobs/a/checkpoints/step-00000003");
+  EXPECT_EQ(runner_->Running().resume_checkpoint_path(), "/jobs/a/checkpoints/step-00000003");
 }
 
 TEST_F(JobInterruptionTest, AStartThatTheDiskDoesNotGiveIsWaitedForAndOthersPass) {
@@ -424,7 +424,7 @@ TEST_F(JobInterruptionTest, AStartThatTheDiskDoesNotGiveIsWaitedForAndOthersPass
   clock_.Advance(absl::Seconds(10));
   Tick();
   TickUntilRunning("a");
-  EXPECT_EQ(runner_->running->resume_checkpoint_path(), "/jobs/a/checkpoints/step-00000003");
+  EXPECT_EQ(runner_->Running().resume_checkpoint_path(), "/jobs/a/checkpoints/step-00000003");
   runner_->Fail("CHECKPOINT_UNREADABLE", "adam_m.bin: input/output error");
   Tick();
   EXPECT_EQ(Get("a").state(), v1::JOB_STATE_QUEUED);
@@ -488,7 +488,7 @@ TEST_F(JobInterruptionTest, AJobWithoutAWholeCheckpointSaysThatItBeginsAnew) {
   runner_->Fail("CHECKPOINT_CORRUPT", "adam_m.bin: bytes 0 to 7");
   Tick();
   TickUntilRunning("a");
-  EXPECT_EQ(runner_->running->resume_checkpoint_path(), "");
+  EXPECT_EQ(runner_->Running().resume_checkpoint_path(), "");
   EXPECT_EQ(Get("a").reason().code(), "CHECKPOINTS_LOST");
   EXPECT_THAT(Get("a").reason().message(),
               HasSubstr("begins at its first step, since jobs/a/checkpoints/step-00000003 is "
@@ -534,8 +534,8 @@ TEST_F(JobInterruptionTest, AJobOfHigherPriorityTakesTheEngineAndTheOtherGoesOnL
   Accept("high", /*max_attempts=*/2, /*priority=*/5);
   Tick();
   EXPECT_EQ(Get("low").state(), v1::JOB_STATE_PAUSING);
-  EXPECT_EQ(runner_->save_asked->trigger, v1::CHECKPOINT_TRIGGER_PREEMPT);
-  EXPECT_TRUE(runner_->save_asked->then_stop);
+  EXPECT_EQ(runner_->LastSave().trigger, v1::CHECKPOINT_TRIGGER_PREEMPT);
+  EXPECT_TRUE(runner_->LastSave().then_stop);
   EngineSaves("low", 3);
   runner_->Pause("step-00000003");
   Tick();
@@ -549,7 +549,7 @@ TEST_F(JobInterruptionTest, AJobOfHigherPriorityTakesTheEngineAndTheOtherGoesOnL
   materials_->Answer();
   Tick();
   TickUntilRunning("low");
-  EXPECT_EQ(runner_->running->resume_checkpoint_path(), "/jobs/low/checkpoints/step-00000003");
+  EXPECT_EQ(runner_->Running().resume_checkpoint_path(), "/jobs/low/checkpoints/step-00000003");
 }
 
 TEST_F(JobInterruptionTest, NobodyIsStoppedForAJobThatCannotStart) {

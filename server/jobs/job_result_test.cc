@@ -124,7 +124,7 @@ TEST_F(JobResultTest, OneThatIsGoneIsMadeAgainFromTheNewestCheckpoint) {
   EXPECT_EQ(Get("a").attempt(), 2);
   EXPECT_EQ(Get("a").reason().code(), "OUTPUT_NOT_STORED");
   TickUntilRunning("a");
-  EXPECT_EQ(runner_->running->resume_checkpoint_path(), "/jobs/a/checkpoints/step-00000003");
+  EXPECT_EQ(runner_->Running().resume_checkpoint_path(), "/jobs/a/checkpoints/step-00000003");
   FinishRun("a");
   disk_.output_folders.clear();
   AnswerBy(absl::OkStatus());

@@ -254,7 +254,7 @@ class Simulation {
       started_ = false;
       return;
     }
-    const std::string name = runner_->running->name();
+    const std::string name = runner_->Running().name();
     EXPECT_EQ(disk_store_.Get(name)->job.state() == v1::JOB_STATE_QUEUED, false)
         << name << " runs and waits";
     if (faults_ && Chance(5)) {
@@ -273,7 +273,7 @@ class Simulation {
   }
 
   void StartEngine(const std::string& name) {
-    const std::string path = runner_->running->resume_checkpoint_path();
+    const std::string path = runner_->Running().resume_checkpoint_path();
     int64_t newest = 0;
     for (const auto& [id, step] : checkpoint_disk_.folders[name]) {
       newest = std::max(newest, step);
@@ -296,7 +296,7 @@ class Simulation {
       step.set_step(++engine_step_);
       runner_->EmitStep(step);
     } else if (!asked) {
-      disk_.output_folders.insert(runner_->running->output_path());
+      disk_.output_folders.insert(runner_->Running().output_path());
       runner_->Finish();
     }
   }
@@ -305,7 +305,7 @@ class Simulation {
     holds_ = faults_ && Chance(20);
     if (holds_) {
       runner_->EmitCheckpointFailure("DISK_FULL");
-      if (runner_->save_asked.has_value() && !runner_->save_asked->then_stop) {
+      if (runner_->save_asked.has_value() && !runner_->LastSave().then_stop) {
         runner_->save_asked.reset();
       }
       return;
@@ -313,7 +313,7 @@ class Simulation {
     const std::string id = absl::StrCat("step-", engine_step_);
     checkpoint_disk_.folders[name][id] = engine_step_;
     runner_->EmitCheckpoint(id, engine_step_);
-    const bool stops = runner_->save_asked.has_value() && runner_->save_asked->then_stop;
+    const bool stops = runner_->save_asked.has_value() && runner_->LastSave().then_stop;
     runner_->save_asked.reset();
     if (stops) {
       runner_->Pause(id);

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/base/check.h"
 #include "server/jobs/job_runner.h"
 
 namespace megatrain {
@@ -33,6 +34,20 @@ class ScriptedJobRunner final : public JobRunner {
   void Stop() override { stop_asked = true; }
 
   std::vector<RunnerEvent> TakeEvents() override { return std::exchange(events_, {}); }
+
+  // What the engine works on, and the save that it was asked for, where there must be one.
+  const engine::v1::RunJobRequest& Running() const {
+    MT_CHECK(running.has_value());
+    return *running;
+  }
+  struct SaveAsked {
+    v1::CheckpointTrigger trigger;
+    bool then_stop;
+  };
+  const SaveAsked& LastSave() const {
+    MT_CHECK(save_asked.has_value());
+    return *save_asked;
+  }
 
   void Emit(engine::v1::RunJobEvent event) { events_.push_back({run_, std::move(event)}); }
 
@@ -96,10 +111,6 @@ class ScriptedJobRunner final : public JobRunner {
   bool ready = true;
   std::optional<engine::v1::RunJobRequest> running;  // from Start to the run's last event
   bool stop_asked = false;
-  struct SaveAsked {
-    v1::CheckpointTrigger trigger;
-    bool then_stop;
-  };
   std::optional<SaveAsked> save_asked;
 
  private:
