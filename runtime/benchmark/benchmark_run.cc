@@ -107,14 +107,7 @@ class BenchmarkRun {
     absl::Duration now;
     for (int64_t finished = 0; finished < count; ++finished) {
       MT_RETURN_IF_ERROR(SubmitUpTo(first + std::min(count, finished + on_their_way)));
-      MT_ASSIGN_OR_RETURN(const StepResult result, session_.pipeline().WaitStep());
-      if (!result.finite) {
-        return absl::InternalError("a step of random weights was not finite");
-      }
-      last_loss_ = result.loss;
-      if (!overlaps()) {
-        MT_RETURN_IF_ERROR(session_.pipeline().WaitForUpdates());
-      }
+      MT_RETURN_IF_ERROR(Finish());
       now = parts_.clock.MonotonicNow();
       first_result = finished == 0 ? now : first_result;
       const int64_t submitted = next_step_ - first;
@@ -137,6 +130,16 @@ class BenchmarkRun {
       MT_RETURN_IF_ERROR(Submit());
     }
     return absl::OkStatus();
+  }
+
+  // The oldest step's result; where nothing overlaps, its updates too.
+  absl::Status Finish() {
+    MT_ASSIGN_OR_RETURN(const StepResult result, session_.pipeline().WaitStep());
+    if (!result.finite) {
+      return absl::InternalError("a step of random weights was not finite");
+    }
+    last_loss_ = result.loss;
+    return overlaps() ? absl::OkStatus() : session_.pipeline().WaitForUpdates();
   }
 
   absl::Status Submit() {
