@@ -8,6 +8,7 @@
 #include "client/cli/verbs.h"
 #include "client/lib/error_text.h"
 #include "client/lib/random.h"
+#include "google/protobuf/util/time_util.h"
 #include "runtime/base/status_macros.h"
 
 namespace megatrain {
@@ -15,14 +16,10 @@ namespace {
 
 using Stub = v1::JobService::Stub;
 
-bool AreSame(const google::protobuf::Timestamp& a, const google::protobuf::Timestamp& b) {
-  return a.seconds() == b.seconds() && a.nanos() == b.nanos();
-}
-
 // Nothing more comes of the wish to pause it, which `asked` answered. One that held then is to try
 // again first.
 bool IsSettled(const v1::Job& asked, const v1::Job& job) {
-  const bool is_old_news = IsHolding(asked) && AreSame(asked.update_time(), job.update_time());
+  const bool is_old_news = IsHolding(asked) && asked.update_time() == job.update_time();
   return job.state() == v1::JOB_STATE_PAUSED || job.held() || IsFinal(job.state()) ||
          (IsHolding(job) && !is_old_news);
 }

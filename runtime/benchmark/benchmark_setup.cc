@@ -16,6 +16,7 @@
 #include "runtime/pipeline/device_memory.h"
 #include "runtime/pipeline/pipeline_options.h"
 #include "runtime/pipeline/slab_pool.h"
+#include "runtime/pipeline/store_options.h"
 #include "runtime/planner/planner.h"
 #include "runtime/planner/step_prediction.h"
 
@@ -112,15 +113,13 @@ PinMode PinByName(std::string_view name) {
 }
 
 // Under the placement, if there is one yet.
-HostStore::Options StoreOptions(const BenchmarkSetup& setup) {
-  return {.gradient_bytes = static_cast<int>(SizeBytes(setup.compute.dtype)),
-          .gradients = HostGradients(setup.placement.pipeline),
-          .fold_layers = setup.fold_layers};
+HostStore::Options StoreOptionsOf(const BenchmarkSetup& setup) {
+  return StoreOptions(setup.compute.dtype, setup.placement.pipeline, setup.fold_layers);
 }
 
 int64_t StoreBytes(const BenchmarkSetup& setup) {
   int64_t sum = 0;
-  for (const auto& [plane, size_bytes] : HostStore::Bytes(setup.layout, StoreOptions(setup))) {
+  for (const auto& [plane, size_bytes] : HostStore::Bytes(setup.layout, StoreOptionsOf(setup))) {
     sum += size_bytes;
   }
   return sum;
@@ -128,7 +127,7 @@ int64_t StoreBytes(const BenchmarkSetup& setup) {
 
 // What of the host is taken whatever the placement; gradients may lie elsewhere.
 int64_t LeastHostBytes(const BenchmarkSetup& setup) {
-  return StoreBytes(setup) - HostStore::GradientBytes(setup.layout, StoreOptions(setup)) +
+  return StoreBytes(setup) - HostStore::GradientBytes(setup.layout, StoreOptionsOf(setup)) +
          SlabPool::Bytes(setup.layout);
 }
 

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "runtime/base/check.h"
+#include "runtime/base/round_up.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/optimizer/update_unit.h"
 #include "runtime/pipeline/device_update.h"
@@ -13,10 +14,7 @@ namespace {
 
 constexpr uint8_t kPoison = 0xff;  // a NaN in fp32 and in bf16
 
-int64_t RoundUpTokens(int64_t tokens) {
-  return (tokens + kActivationAlignmentTokens - 1) / kActivationAlignmentTokens *
-         kActivationAlignmentTokens;
-}
+int64_t RoundUpTokens(int64_t tokens) { return RoundUp(tokens, kActivationAlignmentTokens); }
 
 }  // namespace
 

@@ -11,6 +11,7 @@
 #include "runtime/hoststore/host_store.h"
 #include "runtime/hoststore/pinned_arena.h"
 #include "runtime/pipeline/device_memory.h"
+#include "runtime/pipeline/store_options.h"
 #include "runtime/planner/step_prediction.h"
 
 namespace megatrain {
@@ -401,9 +402,7 @@ class Search {
 
   int64_t GradientBytes(const PipelineOptions& options) const {
     return HostStore::GradientBytes(
-        subject_.layout, {.gradient_bytes = static_cast<int>(SizeBytes(subject_.compute_dtype)),
-                          .gradients = HostGradients(options),
-                          .fold_layers = subject_.fold_layers});
+        subject_.layout, StoreOptions(subject_.compute_dtype, options, subject_.fold_layers));
   }
 
   // How many units must keep their gradient on the device for the host to have room for the rest;

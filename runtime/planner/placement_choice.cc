@@ -1,6 +1,7 @@
 #include "runtime/planner/placement_choice.h"
 
 #include <algorithm>
+#include <numeric>
 #include <vector>
 
 namespace megatrain {
@@ -53,11 +54,13 @@ std::vector<UpdatePlacement> UpdatesOf(const Choice& choice, const ModelLayout& 
 
 bool Stashes(const Choice& choice) { return choice.order == MicroBatchOrder::kLayerMajor; }
 
-// By unit: `count` of the first `of` layers, at even distances.
-std::vector<bool> LayersAmong(int count, int of, const ModelLayout& layout) {
+// By unit: so many of the layers, at even distances.
+std::vector<bool> SomeLayers(int count, const ModelLayout& layout) {
+  std::vector<int> layers(layout.layer_count());
+  std::iota(layers.begin(), layers.end(), 1);
   std::vector<bool> chosen(layout.units.size(), false);
-  for (int layer = 0; layer < of; ++layer) {
-    chosen[layer + 1] = (layer + 1) * std::min(count, of) / of > layer * std::min(count, of) / of;
+  for (const int unit : Spread(layers, count)) {
+    chosen[unit] = true;
   }
   return chosen;
 }
@@ -130,8 +133,7 @@ PipelineOptions OptionsOf(const Choice& choice, const PlacementSubject& subject)
   options.resident_weights = choice.weight_slots >= subject.layout.layer_count();
   options.updates = UpdatesOf(choice, subject.layout);
   if (Stashes(choice)) {
-    const int layers = subject.layout.layer_count();
-    options.boundary_on_host = LayersAmong(choice.host_boundary_layers, layers, subject.layout);
+    options.boundary_on_host = SomeLayers(choice.host_boundary_layers, subject.layout);
     options.stash_slot_count = choice.stash_slots;
     options.fold_stash_layers = subject.fold_layers;
   }

@@ -15,6 +15,7 @@
 #include "runtime/pipeline/device_memory.h"
 #include "runtime/pipeline/results_layout.h"
 #include "runtime/pipeline/slab_pool.h"
+#include "runtime/pipeline/store_options.h"
 #include "runtime/planner/backend_memory.h"
 #include "runtime/planner/placement.h"
 
@@ -90,16 +91,12 @@ int64_t SlabBytes(const ModelLayout& layout, const JobShape& shape, Backend back
   return shape.pin == PinMode::kSlabs || backend == Backend::kCuda ? SlabPool::Bytes(layout) : 0;
 }
 
-HostStore::Options StoreOptions(const JobShape& shape, const PipelineOptions& pipeline) {
-  return {.gradient_bytes = static_cast<int>(SizeBytes(shape.compute_dtype)),
-          .gradients = HostGradients(pipeline)};
-}
-
 // But for the CPU backend's device arena; on a GPU some of the gradients may wait elsewhere.
 std::vector<MemoryItem> HostItems(const ModelLayout& layout, const JobShape& shape,
                                   const MachineProfile& machine, const TokenCounts& tokens) {
   std::vector<MemoryItem> items;
-  for (const auto& [kind, size_bytes] : HostStore::Bytes(layout, StoreOptions(shape, {}))) {
+  for (const auto& [kind, size_bytes] :
+       HostStore::Bytes(layout, StoreOptions(shape.compute_dtype, {}))) {
     items.push_back({kind, size_bytes});
   }
   items.push_back({"libraries", machine.engine_baseline_bytes});
@@ -277,7 +274,7 @@ void PlanOnGpu(const GpuPlanning& job, Plan& plan) {
   const JobMemory actual = memory_of(plan.micro_batch_rows);
   plan.device = DeviceItems(map.bytes, actual);
   gradients->size_bytes =
-      HostStore::GradientBytes(job.layout, StoreOptions(job.shape, plan.pipeline));
+      HostStore::GradientBytes(job.layout, StoreOptions(job.shape.compute_dtype, plan.pipeline));
   AddStepMemory(map, actual, plan);
   plan.device_state_bytes = DeviceStateBytes(map);
 }

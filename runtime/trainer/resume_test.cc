@@ -17,7 +17,17 @@
 namespace megatrain {
 namespace {
 
-using ResumeTest = ResumeCase;
+class ResumeTest : public ResumeCase {
+ protected:
+  // Pauses the job within its first evaluation, with that checkpoint.
+  void PauseInEvaluation(const std::string& checkpoint, RecordingObserver& paused) {
+    paused.request = SaveRequest{.trigger = CheckpointTrigger::kPause, .then_stop = true};
+    paused.requests_in_evaluation = true;
+    const auto result = Run(paused);
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_EQ(result->paused_checkpoint, checkpoint);
+  }
+};
 
 // R12: inside an epoch, at its end, before the first checkpoint and after the last step. At each
 // stop updates of the last step are under way, and one more step is.
@@ -69,11 +79,7 @@ TEST_F(ResumeTest, APauseInterruptsAnEvaluation) {
                      .every_steps = 5};
   const Whole whole = RunWhole();
   RecordingObserver paused;
-  paused.request = SaveRequest{.trigger = CheckpointTrigger::kPause, .then_stop = true};
-  paused.requests_in_evaluation = true;
-  const auto result = Run(paused);
-  ASSERT_TRUE(result.ok()) << result.status();
-  EXPECT_EQ(result->paused_checkpoint, "step-00000005");
+  ASSERT_NO_FATAL_FAILURE(PauseInEvaluation("step-00000005", paused));
   EXPECT_EQ(paused.steps.size(), 5u);
   EXPECT_TRUE(paused.evaluations.empty());
   EXPECT_EQ(paused.checkpoints.back().trigger, CheckpointTrigger::kPause);
@@ -86,11 +92,7 @@ TEST_F(ResumeTest, APauseInterruptsTheLastEvaluation) {
   job_.save.every_steps = 0;
   const Whole whole = RunWhole();
   RecordingObserver paused;
-  paused.request = SaveRequest{.trigger = CheckpointTrigger::kPause, .then_stop = true};
-  paused.requests_in_evaluation = true;
-  const auto result = Run(paused);
-  ASSERT_TRUE(result.ok()) << result.status();
-  EXPECT_EQ(result->paused_checkpoint, "step-00000015");
+  ASSERT_NO_FATAL_FAILURE(PauseInEvaluation("step-00000015", paused));
   ExpectTheRestEquals(whole, paused);
   const auto saved = OpenCheckpoint(job_.save.folder + "/step-00000015", posix_);
   ASSERT_TRUE(saved.ok()) << saved.status();

@@ -27,8 +27,6 @@ constexpr char kDiskFailed[] = "DISK_FAILED";
 // Why an attempt ended; all other reasons of a job in the queue are what it waits for.
 constexpr const char* kEnds[] = {"ENGINE_DIED", "ENGINE_STOPPED", "OUTPUT_NOT_STORED",
                                  "SERVER_DIED", "SERVER_STOPPED"};
-// As well, of a job that crashed: errors of the system.
-constexpr const char* kCrashes[] = {"UNAVAILABLE", "UNKNOWN"};
 
 std::string StateWord(v1::JobState state) {
   return v1::JobState_Name(state).substr(sizeof("JOB_STATE_") - 1);
@@ -36,9 +34,8 @@ std::string StateWord(v1::JobState state) {
 
 bool IsToldAfterItsWait(const JobRecord& record) {
   const std::string& code = record.job.reason().code();
-  const auto is_code = [&code](const char* each) { return code == each; };
-  return std::any_of(std::begin(kEnds), std::end(kEnds), is_code) ||
-         (record.crash_count > 0 && std::any_of(std::begin(kCrashes), std::end(kCrashes), is_code));
+  return std::find(std::begin(kEnds), std::end(kEnds), code) != std::end(kEnds) ||
+         (record.crash_count > 0 && IsSystemError(code));
 }
 
 }  // namespace

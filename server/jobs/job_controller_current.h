@@ -19,6 +19,12 @@ namespace megatrain {
 // The engine's reason, and the controller's, for a checkpoint that the disk does not give.
 inline constexpr char kCheckpointUnreadable[] = "CHECKPOINT_UNREADABLE";
 
+// Of a reason's code: the system's own errors, EIO above all, as of a disk that does not give the
+// model or the data.
+inline bool IsSystemError(const std::string& code) {
+  return code == "UNKNOWN" || code == "UNAVAILABLE";
+}
+
 inline v1::JobReason CancelledReason() {
   return MakeReason("CANCELLED_BY_USER", "the job was cancelled by a user");
 }

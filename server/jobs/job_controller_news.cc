@@ -23,9 +23,6 @@ constexpr char kSavingPhase[] = "saving";
 constexpr char kEngineStalled[] = "ENGINE_STALLED";
 // Memory or disk that others hold by now, as long as the job has not begun.
 constexpr char kResourceExhausted[] = "RESOURCE_EXHAUSTED";
-// The system's own, EIO above all: a disk that does not give the model or the data.
-constexpr char kSystemError[] = "UNKNOWN";
-constexpr char kUnavailable[] = "UNAVAILABLE";
 // The engine's reason for a save that waits for the disk, and goes on by itself.
 constexpr char kDiskStalled[] = "DISK_STALLED";
 constexpr absl::Duration kCommitRetryDelay = absl::Seconds(10);
@@ -407,7 +404,7 @@ void JobController::TakeTrained(const engine::v1::Finished& finished, absl::Time
 // From a damaged checkpoint the job goes back into the queue, and then on from the one before.
 void JobController::TakeFailed(const v1::JobReason& reason, absl::Time now) {
   const bool corrupt = reason.code() == kCheckpointCorrupt && current_->start.has_value();
-  const bool is_system_error = reason.code() == kSystemError || reason.code() == kUnavailable;
+  const bool is_system_error = IsSystemError(reason.code());
   const bool may_pass = is_system_error || reason.code() == kResourceExhausted ||
                         reason.code() == kCheckpointUnreadable;
   if (current_->stop_reason == Current::StopReason::kCancel || current_->stepped ||
