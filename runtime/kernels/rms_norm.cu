@@ -9,8 +9,11 @@
 namespace megatrain {
 namespace {
 
-constexpr int kMaxThreads = 512;
-constexpr int kHeldElements = kMaxRmsNormWidth / kMaxThreads;  // a thread's, of a row
+constexpr int kHeldElements = 32;  // a thread's, of a row
+// A block's most threads: wide rows need twice as many, which have half of the registers each.
+constexpr int kThreads = 512;
+constexpr int kWideThreads = 1024;
+static_assert(kMaxRmsNormWidth == kHeldElements * kWideThreads);
 
 // This thread's packs of a row, in registers: pack threadIdx.x, threadIdx.x + blockDim.x, ...
 // Behind the row's end they are zero.
@@ -38,8 +41,9 @@ __device__ float Normed(float x, float inverse_rms, float weight) {
 }
 
 // One block a row, from the last: what was written last before is the likeliest to be in the cache.
-template <typename T, int N>
-__global__ void __launch_bounds__(kMaxThreads, 2) ForwardKernel(RmsNormForward arguments) {
+template <typename T, int N, int kMostThreads>
+__global__ void __launch_bounds__(kMostThreads, 2 * kThreads / kMostThreads)
+    ForwardKernel(RmsNormForward arguments) {
   __shared__ float warp_sums[kMaxWarps];
   const int pack_count = arguments.width / N;
   const int64_t row = gridDim.x - 1 - blockIdx.x;
@@ -160,8 +164,8 @@ __device__ void PrefetchRow(const RmsNormBackward& arguments, int64_t row) {
 // A block takes every gridDim.x-th row, from the end, and sums their share of the weight gradient
 // in shared memory, each thread its own columns. A row's reads wait for nothing but the L2 cache:
 // the row before has fetched them.
-template <typename T, int N>
-__global__ void __launch_bounds__(kMaxThreads) BackwardKernel(RmsNormBackward arguments) {
+template <typename T, int N, int kMostThreads>
+__global__ void __launch_bounds__(kMostThreads) BackwardKernel(RmsNormBackward arguments) {
   extern __shared__ __align__(16) float weight_sums[];
   __shared__ float warp_sums[2][kMaxWarps];
   const int64_t width = arguments.width;
@@ -199,7 +203,14 @@ absl::Status CheckWidth(int64_t width) {
 
 template <int N>
 int RowThreads(int64_t width) {
-  return ThreadsFor(width / N, kHeldElements / N, kMaxThreads);
+  return ThreadsFor(width / N, kHeldElements / N, kWideThreads);
+}
+
+// Calls launch<most threads of a block>() for rows of `width`.
+template <typename Launch>
+absl::Status DispatchThreads(int64_t width, Launch launch) {
+  return width <= kHeldElements * kThreads ? launch.template operator()<kThreads>()
+                                           : launch.template operator()<kWideThreads>();
 }
 
 // More shared memory than a kernel gets unasked.
@@ -220,10 +231,14 @@ absl::Status LaunchRmsNormForward(const RmsNormForward& arguments, cudaStream_t 
   if (arguments.rows == 0) {
     return absl::OkStatus();
   }
-  DispatchPacks(arguments.dtype, {arguments.width}, [&]<typename T, int N>(PackType<T, N>) {
-    ForwardKernel<T, N><<<arguments.rows, RowThreads<N>(arguments.width), 0, stream>>>(arguments);
-  });
-  return CheckLaunch("RmsNormForward");
+  const auto launch = [&]<typename T, int N>(PackType<T, N>) {
+    return DispatchThreads(arguments.width, [&]<int kMostThreads>() {
+      ForwardKernel<T, N, kMostThreads>
+          <<<arguments.rows, RowThreads<N>(arguments.width), 0, stream>>>(arguments);
+      return CheckLaunch("RmsNormForward");
+    });
+  };
+  return DispatchPacks(arguments.dtype, {arguments.width}, launch);
 }
 
 absl::Status LaunchRmsNormBackward(const RmsNormBackward& arguments, cudaStream_t stream) {
@@ -234,10 +249,12 @@ absl::Status LaunchRmsNormBackward(const RmsNormBackward& arguments, cudaStream_
   const int64_t groups = RmsNormRowGroups(arguments.rows, arguments.width);
   const int64_t shared_bytes = arguments.width * static_cast<int64_t>(sizeof(float));
   const auto launch = [&]<typename T, int N>(PackType<T, N>) {
-    MT_RETURN_IF_ERROR(AllowSharedMemory(BackwardKernel<T, N>, shared_bytes));
-    BackwardKernel<T, N>
-        <<<groups, RowThreads<N>(arguments.width), shared_bytes, stream>>>(arguments);
-    return CheckLaunch("RmsNormBackward");
+    return DispatchThreads(arguments.width, [&]<int kMostThreads>() {
+      const auto kernel = BackwardKernel<T, N, kMostThreads>;
+      MT_RETURN_IF_ERROR(AllowSharedMemory(kernel, shared_bytes));
+      kernel<<<groups, RowThreads<N>(arguments.width), shared_bytes, stream>>>(arguments);
+      return CheckLaunch("RmsNormBackward");
+    });
   };
   MT_RETURN_IF_ERROR(DispatchPacks(arguments.dtype, {arguments.width}, launch));
   return LaunchAddColumnSums(static_cast<const float*>(arguments.scratch), groups, arguments.width,

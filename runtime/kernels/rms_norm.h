@@ -14,7 +14,7 @@
 namespace megatrain {
 
 // The widest row: a block keeps it in registers.
-inline constexpr int64_t kMaxRmsNormWidth = 16384;
+inline constexpr int64_t kMaxRmsNormWidth = 32768;
 
 // Matrices are [rows, width] in `dtype`, 16-byte aligned.
 struct RmsNormForward {

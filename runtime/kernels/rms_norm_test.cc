@@ -19,9 +19,9 @@ struct Shape {
   int64_t width;
 };
 
-// Single elements, odd widths, more rows than row groups, and the widest.
-constexpr Shape kShapes[] = {{1, 1},     {3, 33},   {1100, 40},           {540, 2056},
-                             {37, 3584}, {5, 8192}, {2, kMaxRmsNormWidth}};
+// Single elements, odd widths, more rows than row groups, the widest of usual blocks and of all.
+constexpr Shape kShapes[] = {{1, 1},     {3, 33},   {1100, 40}, {540, 2056},
+                             {37, 3584}, {5, 8192}, {2, 16384}, {3, kMaxRmsNormWidth}};
 
 class RmsNormTest : public testing::TestWithParam<ComputeDtype> {};
 

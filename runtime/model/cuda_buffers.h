@@ -21,7 +21,7 @@ struct MicroBatchLimits {
 };
 
 // The norm's kernel keeps a row in registers.
-inline constexpr int64_t kMaxCudaHiddenSize = 16384;
+inline constexpr int64_t kMaxCudaHiddenSize = 32768;
 
 // OK when the CUDA templates can compute this shape, else UNIMPLEMENTED that names what they lack.
 absl::Status CheckCudaTrainable(const ModelConfig& config);

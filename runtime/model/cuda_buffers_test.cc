@@ -202,8 +202,8 @@ TEST(CheckCudaTrainable, NamesWhatItCannotDo) {
   config.head_dim = 264;
   EXPECT_THAT(message(config), HasSubstr("head_dim = 264 (above 256)"));
   config = ToyConfig();
-  config.hidden_size = 16392;
-  EXPECT_THAT(message(config), HasSubstr("hidden_size = 16392 (above 16384)"));
+  config.hidden_size = 32776;
+  EXPECT_THAT(message(config), HasSubstr("hidden_size = 32776 (above 32768)"));
   config = ToyConfig();
   config.activation = "gelu";
   EXPECT_THAT(message(config), HasSubstr("gelu"));
