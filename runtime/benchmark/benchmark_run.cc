@@ -4,11 +4,11 @@
 #include <fstream>
 #include <memory>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/allowed_processors.h"
 #include "runtime/base/posix_file_system.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/benchmark/benchmark_setup.h"
@@ -44,7 +44,7 @@ absl::StatusOr<int64_t> UsableDeviceBytes(const BenchmarkFlags& flags, ComputeBa
 }
 
 int ThreadsOf(const BenchmarkFlags& flags) {
-  return flags.threads > 0 ? flags.threads : static_cast<int>(std::thread::hardware_concurrency());
+  return flags.threads > 0 ? flags.threads : AllowedProcessors();
 }
 
 absl::StatusOr<BenchmarkMachine> MachineOf(const BenchmarkFlags& flags,
@@ -299,8 +299,8 @@ absl::Status RunBenchmark(const BenchmarkFlags& flags, const BenchmarkParts& par
   MT_ASSIGN_OR_RETURN(const BenchmarkMachine machine, MachineOf(flags, parts));
   MT_ASSIGN_OR_RETURN(BenchmarkSetup setup, SetUpBenchmark(flags, machine));
   setup.setting.backend = BackendName(parts.backend.kind());
-  setup.setting.machine = absl::StrCat(parts.backend.DeviceName(), "; host with ",
-                                       std::thread::hardware_concurrency(), " processors");
+  setup.setting.machine =
+      absl::StrCat(parts.backend.DeviceName(), "; host with ", AllowedProcessors(), " processors");
   MT_ASSIGN_OR_RETURN(const ProcessMemory before_session, ReadProcessMemory(""));
   // Until what came of it is written: giving much memory back takes long, and may be cut short.
   MT_ASSIGN_OR_RETURN(const auto session, StartSession(flags, setup, parts, ThreadsOf(flags)));

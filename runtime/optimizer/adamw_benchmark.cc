@@ -6,16 +6,16 @@
 #include <cstdio>
 #include <cstdlib>
 #include <string>
-#include <thread>
 
 #include "absl/time/time.h"
+#include "runtime/base/allowed_processors.h"
 #include "runtime/optimizer/adamw_measurement.h"
 
 namespace megatrain {
 namespace {
 
 int Main(int argc, char** argv) {
-  const int most_threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  const int most_threads = AllowedProcessors();
   const int64_t count = int64_t{argc > 1 ? std::atoi(argv[1]) : 64} << 20;
   const int gradient_bytes = argc > 2 ? std::atoi(argv[2]) : 2;
   auto measurement = AdamWMeasurement::Create(

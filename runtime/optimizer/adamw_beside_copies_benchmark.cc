@@ -7,10 +7,10 @@
 #include <cstdlib>
 #include <memory>
 #include <string>
-#include <thread>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "runtime/base/allowed_processors.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/device/cuda_device.h"
@@ -69,7 +69,7 @@ class Copies {
 absl::Status Run(AdamWMeasurement& measurement, absl::Duration duration) {
   SystemClock clock;
   MT_ASSIGN_OR_RETURN(const auto device, CudaDevice::Create(clock));
-  const int processors = static_cast<int>(std::thread::hardware_concurrency());
+  const int processors = AllowedProcessors();
   for (const int threads : {processors - 4, processors - 2, processors - 1, processors}) {
     Copies up(*device, true);
     Copies down(*device, false);
@@ -94,10 +94,9 @@ int Main(int argc, char** argv) {
   const int64_t count = int64_t{argc > 1 ? std::atoi(argv[1]) : 1024} << 20;
   const int gradient_bytes = argc > 2 ? std::atoi(argv[2]) : 2;
   const absl::Duration duration = absl::Seconds(argc > 3 ? std::atoi(argv[3]) : 10);
-  auto measurement = AdamWMeasurement::Create(
-      {.element_count = count,
-       .gradient_bytes = gradient_bytes,
-       .fill_threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()))});
+  auto measurement = AdamWMeasurement::Create({.element_count = count,
+                                               .gradient_bytes = gradient_bytes,
+                                               .fill_threads = AllowedProcessors()});
   const absl::Status status =
       measurement.ok() ? Run(**measurement, duration) : measurement.status();
   if (!status.ok()) {

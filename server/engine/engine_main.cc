@@ -1,7 +1,6 @@
 #include "server/engine/engine_main.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <sys/stat.h>
 
 #include <atomic>
@@ -16,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "grpcpp/grpcpp.h"
+#include "runtime/base/allowed_processors.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/posix_file_system.h"
 #include "runtime/base/status_macros.h"
@@ -42,13 +42,6 @@ struct Flags {
   std::string machine_folder;
   std::string log = "info";
 };
-
-// Processors that this process may use.
-int AllowedProcessors() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  return sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
-}
 
 // Stops `service` at each SIGTERM or SIGINT, both of which must be blocked in every thread: the
 // second one no longer waits for a checkpoint.
