@@ -14,10 +14,10 @@
 #include "runtime/benchmark/benchmark_setup.h"
 #include "runtime/benchmark/random_model.h"
 #include "runtime/benchmark/result_line.h"
+#include "runtime/machine/measure_machine.h"
 #include "runtime/pipeline/pipeline_options.h"
 #include "runtime/planner/model_flops.h"
 #include "runtime/planner/planner.h"
-#include "runtime/trainer/measure_machine.h"
 #include "runtime/trainer/model_session.h"
 
 namespace megatrain {

@@ -24,7 +24,8 @@ absl::StatusOr<std::unique_ptr<SlabLane>> SlabLane::Create(Device& device, int64
   MT_CHECK(slab_bytes > 0);
   MT_ASSIGN_OR_RETURN(std::unique_ptr<DeviceBuffer> slabs,
                       device.AllocateHost(kSlabCount * slab_bytes));
-  return std::unique_ptr<SlabLane>(new SlabLane(std::move(slabs), slab_bytes, threads));
+  return std::unique_ptr<SlabLane>(
+      new SlabLane(std::move(slabs), slab_bytes, std::min(threads, kMostThreads)));
 }
 
 void SlabLane::Copy(void* to, const void* from, int64_t size_bytes) {

@@ -22,7 +22,11 @@ class SlabLane {
   // Two slabs cross or are filled in turn; a third takes up what one of them is late.
   static constexpr int kSlabCount = 3;
 
-  // `slab_bytes` is positive. RESOURCE_EXHAUSTED when the device's host memory has no room.
+  // More add little: a lane of so many reaches half to all of a bus of PCIe's fifth generation.
+  static constexpr int kMostThreads = 4;
+
+  // `slab_bytes` is positive; of `threads`, kMostThreads at most are taken. RESOURCE_EXHAUSTED when
+  // the device's host memory has no room.
   static absl::StatusOr<std::unique_ptr<SlabLane>> Create(Device& device, int64_t slab_bytes,
                                                           int threads);
 

@@ -11,9 +11,6 @@ namespace {
 constexpr std::array kCopying = {StreamKind::kHostToDevice, StreamKind::kDeviceToHost,
                                  StreamKind::kStateUp, StreamKind::kStateDown};
 
-// Of a lane: they keep up with a bus of PCIe's fifth generation.
-constexpr int kMostThreads = 4;
-
 // So that every slab begins on a page.
 constexpr int64_t kAlignmentBytes = 4096;
 
@@ -22,10 +19,6 @@ constexpr int64_t kLargestElementBytes = 4;
 int64_t SlabBytes(const ModelLayout& layout, int64_t most_bytes) {
   const int64_t plane_bytes = layout.LargestUnitElements() * kLargestElementBytes;
   return std::min(most_bytes, RoundUp(plane_bytes, kAlignmentBytes));
-}
-
-absl::StatusOr<std::unique_ptr<SlabLane>> LaneOf(Device& device, int64_t slab_bytes, int threads) {
-  return SlabLane::Create(device, slab_bytes, std::min(threads, kMostThreads));
 }
 
 }  // namespace
@@ -41,7 +34,7 @@ absl::StatusOr<std::unique_ptr<SlabPool>> SlabPool::Create(Device& device,
   std::unique_ptr<SlabPool> pool(new SlabPool());
   for (const StreamKind stream : kCopying) {
     MT_ASSIGN_OR_RETURN(pool->lanes_[static_cast<int>(stream)],
-                        LaneOf(device, SlabBytes(layout, slab_bytes), threads));
+                        SlabLane::Create(device, SlabBytes(layout, slab_bytes), threads));
   }
   return pool;
 }
@@ -49,7 +42,7 @@ absl::StatusOr<std::unique_ptr<SlabPool>> SlabPool::Create(Device& device,
 absl::StatusOr<std::unique_ptr<SlabLane>> SlabPool::MakeLane(Device& device,
                                                              const ModelLayout& layout,
                                                              int threads) {
-  return LaneOf(device, SlabBytes(layout, kSlabBytes), threads);
+  return SlabLane::Create(device, SlabBytes(layout, kSlabBytes), threads);
 }
 
 }  // namespace megatrain

@@ -17,7 +17,7 @@ namespace megatrain {
 // Slabs for each of a pipeline's streams that copies between host and device.
 class SlabPool {
  public:
-  // Slabs of PipelineOptions' slab_bytes, each lane with at most `threads` threads.
+  // Slabs of PipelineOptions' slab_bytes, each lane with what it takes of `threads`.
   // RESOURCE_EXHAUSTED when the device's host memory has no room.
   static absl::StatusOr<std::unique_ptr<SlabPool>> Create(Device& device, const ModelLayout& layout,
                                                           int64_t slab_bytes, int threads);

@@ -27,7 +27,7 @@ struct Speed {
 constexpr double kLeastSpeed = 1e6;
 constexpr double kHighestSpeed = 1e18;
 
-constexpr std::array<Speed, 9> kSpeeds = {{
+constexpr std::array<Speed, 10> kSpeeds = {{
     {"matmul_flops", &MachineSpeeds::matmul_flops},
     {"float32_flops", &MachineSpeeds::float32_flops},
     {"attention_flops", &MachineSpeeds::attention_flops},
@@ -35,6 +35,7 @@ constexpr std::array<Speed, 9> kSpeeds = {{
     {"bus_up_bytes", &MachineSpeeds::bus_up_bytes},
     {"bus_down_bytes", &MachineSpeeds::bus_down_bytes},
     {"bus_both_bytes", &MachineSpeeds::bus_both_bytes},
+    {"slab_bytes", &MachineSpeeds::slab_bytes},
     {"host_memory_bytes", &MachineSpeeds::host_memory_bytes},
     {"host_updates", &MachineSpeeds::host_updates},
 }};
@@ -110,6 +111,7 @@ Machine Rtx3090() {
                                  .bus_up_bytes = 25e9,
                                  .bus_down_bytes = 25e9,
                                  .bus_both_bytes = 21e9,
+                                 .slab_bytes = 12e9,
                                  .host_memory_bytes = 42e9,
                                  .host_updates = 1.5e9}}};
 }
@@ -130,6 +132,7 @@ Machine A100Pcie() {
                                  .bus_up_bytes = 25e9,
                                  .bus_down_bytes = 25e9,
                                  .bus_both_bytes = 22e9,
+                                 .slab_bytes = 20e9,
                                  .host_memory_bytes = 140e9,
                                  .host_updates = 4.5e9}}};
 }

@@ -14,6 +14,7 @@ TEST(MachineFileTest, WhatIsWrittenIsRead) {
     EXPECT_EQ(read.profile.device_memory_bytes, machine.profile.device_memory_bytes);
     EXPECT_EQ(read.profile.host_available_bytes, machine.profile.host_available_bytes);
     EXPECT_EQ(read.profile.speeds.matmul_flops, machine.profile.speeds.matmul_flops);
+    EXPECT_EQ(read.profile.speeds.slab_bytes, machine.profile.speeds.slab_bytes);
     EXPECT_EQ(read.profile.speeds.host_updates, machine.profile.speeds.host_updates);
   }
 }

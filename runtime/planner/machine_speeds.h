@@ -13,6 +13,7 @@ struct MachineSpeeds {
   double bus_up_bytes = 55e9;       // from the host to the device
   double bus_down_bytes = 55e9;
   double bus_both_bytes = 50e9;      // each way, when both are used
+  double slab_bytes = 30e9;          // one way, of memory that is not pinned, through slabs
   double host_memory_bytes = 165e9;  // that processors and copies read and write together
   double host_updates = 5.8e9;       // parameters by AdamW on the processors, beside nothing else
 };

@@ -141,8 +141,10 @@ OperationCosts::LayerSeconds OperationCosts::MeasureLayer(const ModelConfig& con
 }
 
 OperationCost OperationCosts::Copy(Resource direction, double bytes) const {
-  const double rate = direction == Resource::kBusUp ? speeds_.bus_up_bytes : speeds_.bus_down_bytes;
-  const double host_bytes = bytes * (options_.pin == PinMode::kSlabs ? kSlabHostBytes : 1);
+  const bool by_slabs = options_.pin == PinMode::kSlabs;
+  const double bus = direction == Resource::kBusUp ? speeds_.bus_up_bytes : speeds_.bus_down_bytes;
+  const double rate = by_slabs ? std::min(bus, speeds_.slab_bytes) : bus;
+  const double host_bytes = bytes * (by_slabs ? kSlabHostBytes : 1);
   return {.resource = direction,
           .seconds = std::max(bytes / rate, host_bytes / speeds_.host_memory_bytes),
           .host_bytes = host_bytes};

@@ -243,6 +243,7 @@ TEST(StepPredictionTest, SlabsTakeOfTheHostsMemory) {
   PipelineOptions options = shape.Choose(request)->pipeline;
   MachineSpeeds speeds;
   speeds.host_memory_bytes = 2 * speeds.bus_up_bytes;
+  speeds.slab_bytes = speeds.bus_up_bytes;
   const Operation load{
       .kind = OperationKind::kLoadWeights, .stream = StreamKind::kHostToDevice, .unit = 1};
   const auto cost = [&] {
@@ -254,6 +255,9 @@ TEST(StepPredictionTest, SlabsTakeOfTheHostsMemory) {
   options.pin = PinMode::kSlabs;
   EXPECT_EQ(cost().host_bytes, 3 * pinned.host_bytes);
   EXPECT_DOUBLE_EQ(cost().seconds, 1.5 * pinned.seconds);
+  speeds.slab_bytes = speeds.bus_up_bytes / 4;
+  EXPECT_DOUBLE_EQ(cost().seconds, 4 * pinned.seconds);
+  speeds.slab_bytes = speeds.bus_up_bytes;
   const auto updates = static_cast<size_t>(Resource::kHostUpdates);
   const SimulatedStep step = predictor.Predict(options);
   EXPECT_GT(step.seconds, pinned_step.seconds);

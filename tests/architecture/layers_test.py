@@ -27,7 +27,7 @@ _LEVELS = [
         "runtime/planner",
         "runtime/schedule",
     ],
-    ["runtime/benchmark", "runtime/trainer"],
+    ["runtime/benchmark", "runtime/machine", "runtime/trainer"],
     ["client/lib", "server/database", "server/errors"],
     ["client/cli", "server"],
     ["server/api", "server/engine"],

@@ -1,4 +1,4 @@
-#include "runtime/trainer/measure_machine.h"
+#include "runtime/machine/measure_machine.h"
 
 #include <algorithm>
 #include <atomic>
@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -14,8 +15,11 @@
 #include "runtime/base/write_file.h"
 #include "runtime/benchmark/random_model.h"
 #include "runtime/checkpoint/disk_speed.h"
+#include "runtime/device/copy_speed.h"
+#include "runtime/device/slab_launcher.h"
 #include "runtime/optimizer/adamw_measurement.h"
 #include "runtime/optimizer/memory_bandwidth.h"
+#include "runtime/pipeline/pipeline_options.h"
 #include "runtime/planner/planner.h"
 #include "runtime/planner/step_prediction.h"
 #include "runtime/trainer/model_session.h"
@@ -32,6 +36,9 @@ constexpr int kCopiesAtOnce = 4;
 constexpr int kCopiesBeside = 1000;  // more than any bus does in kHostTime
 constexpr absl::Duration kCopyTime = absl::Milliseconds(50);
 
+// Many slabs, so that the first one's filling is as small a part as it is of a layer's weights.
+constexpr int64_t kSlabCopyBytes = 192 * kMebibyte;
+
 // Larger than caches for each thread, within what a large host's caches hold in all.
 constexpr int64_t kBytesOfThread = 96 * kMebibyte;
 constexpr int64_t kMostMemoryBytes = 2048 * kMebibyte;
@@ -47,10 +54,13 @@ constexpr int kGradientBytes = 2;
 constexpr double kLowShare = 0.6;
 
 // A step of one layer, large enough to be the machine's usual work, and how long it is repeated.
+// Of several micro-batches on a GPU: a chip at its power limit gains on every pause, and updates,
+// which take less power than products, are a smaller share of a step, as they are in training.
 struct LayerWork {
   int64_t hidden;
   int64_t mlp;
-  int64_t rows;
+  int64_t micro_batches;
+  int64_t rows;  // of one of them
   int64_t row_tokens;
   ComputeDtype dtype;
   absl::Duration warm_up;
@@ -59,10 +69,16 @@ struct LayerWork {
 
 LayerWork WorkFor(Backend backend) {
   if (backend == Backend::kCpu) {
-    return {
-        512, 1536, 1, 128, ComputeDtype::kFloat32, absl::ZeroDuration(), absl::Milliseconds(200)};
+    return {512,
+            1536,
+            1,
+            1,
+            128,
+            ComputeDtype::kFloat32,
+            absl::ZeroDuration(),
+            absl::Milliseconds(200)};
   }
-  return {4096, 14336, 8, 1024, ComputeDtype::kBfloat16, absl::Seconds(1), absl::Seconds(1)};
+  return {4096, 14336, 4, 8, 1024, ComputeDtype::kBfloat16, absl::Seconds(2), absl::Seconds(1)};
 }
 
 absl::StatusOr<ModelConfig> LayerConfig(const LayerWork& work) {
@@ -104,7 +120,7 @@ absl::StatusOr<double> LayerRatio(ComputeBackend& backend, int threads, Clock& c
   MT_ASSIGN_OR_RETURN(const ComputeBackend::DeviceMemory device, backend.ReadDeviceMemory());
   const Plan plan =
       PlanJob(config,
-              {.batch_rows = work.rows,
+              {.batch_rows = work.micro_batches * work.rows,
                .micro_batch_rows = work.rows,
                .max_sequence_length = work.row_tokens,
                .compute_dtype = work.dtype},
@@ -121,7 +137,7 @@ absl::StatusOr<double> LayerRatio(ComputeBackend& backend, int threads, Clock& c
   FillRandomWeights(session->layout(), /*seed=*/1, session->pool(), session->store());
   MT_RETURN_IF_ERROR(session->StartPipeline(plan.pipeline, /*progress=*/{}));
   const int64_t tokens = work.rows * work.row_tokens;
-  MT_ASSIGN_OR_RETURN(const StepBatch batch, RandomStep({.tokens = tokens,
+  MT_ASSIGN_OR_RETURN(const StepBatch batch, RandomStep({.tokens = work.micro_batches * tokens,
                                                          .sequence_length = work.row_tokens,
                                                          .micro_batch_tokens = tokens},
                                                         config.vocab_size, /*seed=*/1));
@@ -226,6 +242,14 @@ absl::Status MeasureBus(BusMeasurement& bus, MachineSpeeds& speeds) {
   return absl::OkStatus();
 }
 
+absl::Status MeasureSlabs(int threads, const Clock& clock, Device& device, MachineSpeeds& speeds) {
+  const std::vector<std::byte> pageable(kSlabCopyBytes);
+  MT_ASSIGN_OR_RETURN(const auto lane, SlabLane::Create(device, kSlabBytes, threads));
+  MT_ASSIGN_OR_RETURN(speeds.slab_bytes, MeasureCopyToDevice(device, clock, pageable.data(),
+                                                             kSlabCopyBytes, lane.get()));
+  return absl::OkStatus();
+}
+
 // No loop of processors alone takes all that the memory gives: on a host of 16 threads 119 GB/s
 // by adding in place, 148 by AdamW, 190 by AdamW and copies together.
 absl::Status MeasureHost(int threads, const Clock& clock, BusMeasurement& bus,
@@ -291,6 +315,7 @@ absl::StatusOr<MachineSpeeds> MeasureMachine(ComputeBackend& backend, int thread
   BusMeasurement bus(*device, clock);
   MT_RETURN_IF_ERROR(bus.Prepare());
   MT_RETURN_IF_ERROR(MeasureBus(bus, speeds));
+  MT_RETURN_IF_ERROR(MeasureSlabs(threads, clock, *device, speeds));
   MT_RETURN_IF_ERROR(MeasureHost(threads, clock, bus, speeds));
   return speeds;
 }

@@ -1,4 +1,4 @@
-#include "runtime/trainer/measure_machine.h"
+#include "runtime/machine/measure_machine.h"
 
 #include <cstdlib>
 #include <string>
@@ -22,7 +22,7 @@ TEST(MeasureMachineTest, MeasuresOnceAndKeepsIt) {
   EXPECT_GT(speeds.matmul_flops, 1e8);
   EXPECT_LT(speeds.matmul_flops, 1e14);
   for (const double bytes : {speeds.bus_up_bytes, speeds.bus_down_bytes, speeds.bus_both_bytes,
-                             speeds.host_memory_bytes}) {
+                             speeds.slab_bytes, speeds.host_memory_bytes}) {
     EXPECT_GT(bytes, 1e8);
     EXPECT_LT(bytes, 1e13);
   }

@@ -1,5 +1,5 @@
-#ifndef RUNTIME_TRAINER_MEASURE_MACHINE_H_
-#define RUNTIME_TRAINER_MEASURE_MACHINE_H_
+#ifndef RUNTIME_MACHINE_MEASURE_MACHINE_H_
+#define RUNTIME_MACHINE_MEASURE_MACHINE_H_
 
 #include <string>
 
@@ -12,10 +12,10 @@
 
 namespace megatrain {
 
-// The bus each way and both, the host's memory, AdamW on its processors, and a layer in training.
-// Of the device's speeds only the layer's is measured: each of them is an H200's times the ratio of
-// both layers. Takes some 2 seconds on a GPU, whose clock is to come down under load, and less than
-// one on processors; and 3 GiB of memory, which it gives back.
+// The bus each way, both and through slabs, the host's memory, AdamW on its processors, and a layer
+// in training. Of the device's speeds only the layer's is measured: each of them is an H200's times
+// the ratio of both layers. Takes some 3 seconds on a GPU, whose clock is to come down under load,
+// and less than one on processors; and 3 GiB of memory, which it gives back.
 absl::StatusOr<MachineSpeeds> MeasureMachine(ComputeBackend& backend, int threads, Clock& clock);
 
 // What the file at `path` keeps of this machine, by the names of device and processor and by
@@ -34,4 +34,4 @@ OptimizerBandwidth DescribeOptimizer(const MachineSpeeds& speeds, int threads);
 
 }  // namespace megatrain
 
-#endif  // RUNTIME_TRAINER_MEASURE_MACHINE_H_
+#endif  // RUNTIME_MACHINE_MEASURE_MACHINE_H_
