@@ -1,5 +1,6 @@
 #include "runtime/ops/workspace.h"
 
+#include <ATen/Parallel.h>
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/InferenceMode.h>
@@ -154,6 +155,9 @@ void WorkspaceHeap::Return(void* piece) {
 absl::Status RunInWorkspace(void* data, int64_t size_bytes,
                             absl::FunctionRef<absl::Status()> body) {
   InstallAllocator();
+  // Tells a thread how many others its products take. Before it is asked they take as many as there
+  // are processors, and have other bits.
+  at::get_num_threads();
   const c10::InferenceMode no_autograd;
   WorkspaceHeap heap(data, size_bytes);
   const ActiveHeap active(&heap);

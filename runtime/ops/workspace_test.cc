@@ -1,17 +1,22 @@
 #include "runtime/ops/workspace.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/mm.h>
 #include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <random>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -113,6 +118,33 @@ TEST(RunInWorkspace, PassesTheBodysStatusOn) {
   const auto memory = AlignedMemory(64);
   EXPECT_EQ(RunInWorkspace(memory.get(), 64, [] { return absl::InvalidArgumentError("x"); }),
             absl::InvalidArgumentError("x"));
+}
+
+// The bits of a product of numbers that do not change.
+std::vector<float> Product() {
+  std::vector<float> numbers(43 * 32);
+  std::minstd_rand generator(1);
+  std::generate(numbers.begin(), numbers.end(),
+                [&] { return static_cast<float>(generator() % 1000) * 1e-3f - 0.5f; });
+  std::vector<float> product(11 * 32);
+  const auto memory = AlignedMemory(4096);
+  const absl::Status status = RunInWorkspace(memory.get(), 4096, [&] {
+    const at::Tensor x = at::from_blob(numbers.data(), {11, 32});
+    const at::Tensor weight = at::from_blob(numbers.data() + 11 * 32, {32, 32});
+    at::Tensor y = at::from_blob(product.data(), {11, 32});
+    at::mm_out(y, x, weight.t());
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(status.ok()) << status;
+  return product;
+}
+
+TEST(RunInWorkspace, AThreadsFirstProductHasTheBitsOfAllOthers) {
+  at::set_num_threads(1);
+  const std::vector<float> here = Product();
+  std::vector<float> there;
+  std::thread([&] { there = Product(); }).join();
+  EXPECT_EQ(there, here);
 }
 
 TEST(RunInWorkspaceDeathTest, ATensorMayNotOutliveTheCall) {
