@@ -5,6 +5,8 @@
 #include <system_error>
 #include <vector>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
 #include "client/cli/job_file.h"
 #include "client/cli/plan_text.h"
 #include "client/cli/text_file.h"
@@ -31,7 +33,13 @@ absl::StatusOr<std::string> MachineText(const std::string& machine) {
   if (machine.empty() || !std::filesystem::is_regular_file(machine, error)) {
     return machine;
   }
-  return ReadTextFile(machine, kMachineLimitBytes);
+  MT_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(machine, kMachineLimitBytes));
+  const std::string content(absl::StripAsciiWhitespace(text));
+  if (!content.starts_with('{')) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(machine, " is no machine's file: it does not begin with {"));
+  }
+  return content;
 }
 
 absl::StatusOr<v1::PlanJobRequest> MakeRequest(const PlanFlags& flags) {

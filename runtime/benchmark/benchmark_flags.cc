@@ -1,10 +1,31 @@
 #include "runtime/benchmark/benchmark_flags.h"
 
+#include <string>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "runtime/config/shapes.h"
 
 namespace megatrain {
-
 namespace {
+
+constexpr int64_t kMostTokens = int64_t{1} << 28;
+constexpr int64_t kMostRowTokens = int64_t{1} << 20;
+constexpr double kLeastWidth = 0.01;
+constexpr double kMostWidth = 64;
+constexpr double kMostGibibytes = 1 << 20;
+constexpr double kMostSeconds = 1e7;
+
+// CLI::Range lets pass what is no number.
+CLI::Validator RealNumber(double least, double most) {
+  return CLI::Validator(
+      [least, most](const std::string& text) -> std::string {
+        double value = 0;
+        const bool is_within = absl::SimpleAtod(text, &value) && value >= least && value <= most;
+        return is_within ? "" : absl::StrCat(text, " is not from ", least, " to ", most);
+      },
+      absl::StrCat("from ", least, " to ", most));
+}
 
 // What is left to the planner where it is not given.
 void AddPlacementFlags(CLI::App& app, BenchmarkFlags& flags) {
@@ -56,13 +77,15 @@ void AddBenchmarkFlags(CLI::App& app, BenchmarkFlags& flags) {
   app.add_option("--shape", flags.shape, "Shape of the model")->check(CLI::IsMember(ShapeNames()));
   app.add_option("--layers", flags.layers, "Layers; 0: the shape's own")
       ->check(CLI::Range(0, 1000));
-  app.add_option("--width", flags.width, "Times that heads, hidden size and MLP are as wide");
-  app.add_option("--tokens", flags.tokens, "Tokens of a step")->check(CLI::PositiveNumber);
+  app.add_option("--width", flags.width, "Times that heads, hidden size and MLP are as wide")
+      ->check(RealNumber(kLeastWidth, kMostWidth));
+  app.add_option("--tokens", flags.tokens, "Tokens of a step")
+      ->check(CLI::Range(int64_t{1}, kMostTokens));
   app.add_option("--sequence-length", flags.sequence_length, "Tokens of a row")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(int64_t{1}, kMostRowTokens));
   app.add_option("--micro-batch-tokens", flags.micro_batch_tokens,
                  "Tokens of a micro-batch, cut to whole rows; 0: the planner's choice")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(int64_t{0}, kMostTokens));
   app.add_option("--steps", flags.steps, "Steps that are timed")->check(CLI::Range(1, 1000000));
   app.add_option("--warm-up", flags.warm_up, "Steps before them")->check(CLI::Range(0, 1000000));
   app.add_option("--profile-steps", flags.profile_steps, "Steps after them that are traced")
@@ -70,11 +93,11 @@ void AddBenchmarkFlags(CLI::App& app, BenchmarkFlags& flags) {
   app.add_option("--time-limit", flags.time_limit_seconds,
                  "Seconds from the start in which the timed steps end: fewer are done where "
                  "--steps would take longer, but at least two; 0: none")
-      ->check(CLI::NonNegativeNumber);
+      ->check(RealNumber(0, kMostSeconds));
   app.add_option("--hbm-limit-gib", flags.hbm_limit_gib, "Device memory to use; 0: what there is")
-      ->check(CLI::NonNegativeNumber);
+      ->check(RealNumber(0, kMostGibibytes));
   app.add_option("--host-limit-gib", flags.host_limit_gib, "Host memory to use; 0: what there is")
-      ->check(CLI::NonNegativeNumber);
+      ->check(RealNumber(0, kMostGibibytes));
   AddPlacementFlags(app, flags);
   app.add_option("--without", flags.without, "Leaves something out, to see what it is worth")
       ->delimiter(',')

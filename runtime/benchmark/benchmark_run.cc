@@ -52,8 +52,9 @@ absl::StatusOr<BenchmarkMachine> MachineOf(const BenchmarkFlags& flags,
   BenchmarkMachine machine{.backend = parts.backend.kind()};
   if (!flags.machine.empty()) {
     PosixFileSystem files;
-    MT_ASSIGN_OR_RETURN(const Machine known, KnowMachine(flags.machine, ThreadsOf(flags),
-                                                         parts.backend, files, parts.clock));
+    MT_ASSIGN_OR_RETURN(const Machine known,
+                        KnowMachine(flags.machine, ThreadsOf(flags), ForeignFile::kRefuse,
+                                    parts.backend, files, parts.clock));
     machine.speeds = known.profile.speeds;
   }
   MT_ASSIGN_OR_RETURN(machine.device_bytes, UsableDeviceBytes(flags, parts.backend));
@@ -291,6 +292,9 @@ absl::Status RunBenchmark(const BenchmarkFlags& flags, const BenchmarkParts& par
                           std::ostream& text) {
   if (flags.profile_steps > 0 && parts.tracer == nullptr) {
     return absl::InvalidArgumentError("--profile-steps: this backend cannot be traced");
+  }
+  if (!flags.output.empty()) {  // before hours of work, rather than after them
+    MT_RETURN_IF_ERROR(WriteFile(flags.output, std::ios::app, ""));
   }
   const absl::Duration end =
       flags.time_limit_seconds > 0

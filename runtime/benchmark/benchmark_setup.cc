@@ -81,6 +81,29 @@ absl::Status CheckCuts(const BenchmarkFlags& flags) {
   return absl::OkStatus();
 }
 
+// Two flags of which one would be left out of account.
+absl::Status CheckContradictions(const BenchmarkFlags& flags) {
+  const auto refuse_both = [](bool first, const char* one, bool second, const char* other) {
+    return first && second ? absl::InvalidArgumentError(absl::StrCat(one, " contradicts ", other))
+                           : absl::OkStatus();
+  };
+  const bool keeps = flags.keep != "auto" && flags.keep != "nothing";
+  const bool on_device = flags.device_state_units > 0 || flags.device_weight_units > 0 ||
+                         flags.bus_update_units > 0 || flags.kept_gradient_units > 0;
+  const bool resident = flags.weights == "resident";
+  MT_RETURN_IF_ERROR(refuse_both(keeps, "--keep", flags.checkpoint_interval > 1,
+                                 "--checkpoint-interval above 1, which keeps boundaries alone"));
+  MT_RETURN_IF_ERROR(refuse_both(keeps, "--keep", flags.leaves_out(kWithoutKeptActivations),
+                                 "--without kept_activations"));
+  MT_RETURN_IF_ERROR(refuse_both(on_device, "updates on the device or over the bus",
+                                 flags.leaves_out(kWithoutDeviceOptimizer),
+                                 "--without device_optimizer"));
+  MT_RETURN_IF_ERROR(refuse_both(resident, "--weights resident", flags.weight_slots > 0,
+                                 "--weight-slots, which is for weights that stream"));
+  return refuse_both(resident, "--weights resident", flags.leaves_out(kWithoutDoubleBuffering),
+                     "--without double_buffering");
+}
+
 ComputeSetting ComputeSettingOf(const BenchmarkFlags& flags, Backend backend) {
   const bool bf16 =
       flags.compute_dtype.empty() ? backend == Backend::kCuda : flags.compute_dtype == "bf16";
@@ -129,6 +152,12 @@ int64_t StoreBytes(const BenchmarkSetup& setup) {
 int64_t LeastHostBytes(const BenchmarkSetup& setup) {
   return StoreBytes(setup) - HostStore::GradientBytes(setup.layout, StoreOptionsOf(setup)) +
          SlabPool::Bytes(setup.layout);
+}
+
+int64_t PlannedHostBytes(const BenchmarkSetup& setup) {
+  const DeviceMemoryMap map = MapDeviceMemory(setup.layout, setup.placement.pipeline);
+  return StoreBytes(setup) + PinnedArena::Bytes(map.host_parts) + SlabPool::Bytes(setup.layout) +
+         (setup.compute.backend == Backend::kCpu ? map.bytes.total() : 0);
 }
 
 PlacementRequest RequestOf(const BenchmarkFlags& flags, const BenchmarkSetup& setup,
@@ -230,6 +259,7 @@ BenchmarkSetting SettingOf(const BenchmarkFlags& flags, const BenchmarkSetup& se
 absl::StatusOr<BenchmarkSetup> SetUpBenchmark(const BenchmarkFlags& flags,
                                               const BenchmarkMachine& machine) {
   MT_RETURN_IF_ERROR(CheckCuts(flags));
+  MT_RETURN_IF_ERROR(CheckContradictions(flags));
   BenchmarkSetup setup;
   MT_ASSIGN_OR_RETURN(ModelConfig shape, ShapeByName(flags.shape));
   MT_ASSIGN_OR_RETURN(setup.config, Resized(std::move(shape), flags.layers, flags.width));
@@ -265,10 +295,13 @@ absl::StatusOr<BenchmarkSetup> SetUpBenchmark(const BenchmarkFlags& flags,
   if (flags.leaves_out(kWithoutOverlap)) {
     setup.placement.predicted = {};  // what is simulated overlaps
   }
-  setup.planned_host_bytes =
-      StoreBytes(setup) +
-      PinnedArena::Bytes(MapDeviceMemory(setup.layout, setup.placement.pipeline).host_parts) +
-      SlabPool::Bytes(setup.layout);
+  setup.planned_host_bytes = PlannedHostBytes(setup);
+  const bool device_is_host = setup.compute.backend == Backend::kCpu;
+  if (device_is_host && setup.planned_host_bytes > machine.host_bytes) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("store and device memory take ", FormatBytes(setup.planned_host_bytes), " of ",
+                     FormatBytes(machine.host_bytes), " of host memory: lower --hbm-limit-gib"));
+  }
   setup.setting = SettingOf(flags, setup, machine);
   return setup;
 }

@@ -132,5 +132,46 @@ TEST(BenchmarkSetupTest, WhatCannotBeRunIsRefused) {
   EXPECT_EQ(SetUpBenchmark(flags, LargeGpu()).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
+TEST(BenchmarkSetupTest, FlagsThatContradictEachOtherAreRefused) {
+  const auto refuses = [](const BenchmarkFlags& flags) {
+    const absl::Status status = SetUpBenchmark(flags, LargeGpu()).status();
+    return status.code() == absl::StatusCode::kInvalidArgument &&
+           status.message().find("contradicts") != std::string::npos;
+  };
+  BenchmarkFlags keeps{.keep = "all"};
+  EXPECT_FALSE(refuses(keeps));
+  keeps.checkpoint_interval = 2;
+  EXPECT_TRUE(refuses(keeps));
+  keeps.checkpoint_interval = 1;
+  keeps.without = {kWithoutKeptActivations};
+  EXPECT_TRUE(refuses(keeps));
+  BenchmarkFlags updates{.device_state_units = 4, .without = {kWithoutDeviceOptimizer}};
+  EXPECT_TRUE(refuses(updates));
+  BenchmarkFlags resident{.weights = "resident", .weight_slots = 3};
+  EXPECT_TRUE(refuses(resident));
+  resident.weight_slots = 0;
+  EXPECT_FALSE(refuses(resident));
+  resident.without = {kWithoutDoubleBuffering};
+  EXPECT_TRUE(refuses(resident));
+}
+
+// There the device's memory is host memory.
+TEST(BenchmarkSetupTest, OfProcessorsTheDeviceCountsAsHostMemory) {
+  const BenchmarkFlags flags{.shape = "qwen2.5-1.5b", .tokens = 4096, .sequence_length = 256};
+  BenchmarkMachine machine{.backend = Backend::kCpu,
+                           .device_bytes = int64_t{40} << 30,
+                           .host_bytes = int64_t{80} << 30,
+                           .speeds = {}};
+  const BenchmarkSetup setup = SetUpBenchmark(flags, machine).value();
+  const int64_t device_bytes =
+      MapDeviceMemory(setup.layout, setup.placement.pipeline).bytes.total();
+  EXPECT_GT(device_bytes, int64_t{1} << 30);
+  EXPECT_GT(setup.planned_host_bytes, device_bytes + 12 * setup.config.ParameterCount());
+  machine.host_bytes = setup.planned_host_bytes;
+  EXPECT_TRUE(SetUpBenchmark(flags, machine).ok());
+  machine.host_bytes = setup.planned_host_bytes - (int64_t{1} << 30);
+  EXPECT_EQ(SetUpBenchmark(flags, machine).status().code(), absl::StatusCode::kResourceExhausted);
+}
+
 }  // namespace
 }  // namespace megatrain

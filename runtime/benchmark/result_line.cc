@@ -155,7 +155,10 @@ std::string ToJsonLine(const BenchmarkSetting& setting, const BenchmarkFigures& 
   if (figures.steady_step) {
     line["steady_step_seconds"] = absl::ToDoubleSeconds(*figures.steady_step);
   }
-  line["predicted_step_seconds"] = figures.predicted.seconds;
+  line["predicted_step_seconds"] = nullptr;
+  if (figures.is_predicted()) {
+    line["predicted_step_seconds"] = figures.predicted.seconds;
+  }
   line["kernel_time_share"] = nullptr;
   line["kernel_busy_share"] = nullptr;
   if (figures.traced) {
@@ -182,12 +185,12 @@ std::string ToText(const BenchmarkSetting& setting, const BenchmarkFigures& figu
   const Speed speed = SpeedOf(setting, figures);
   std::string text = absl::StrFormat(
       "%s, %d layers, %d tokens a step in rows of %d, micro-batches of %d: %.1f model TFLOP/s "
-      "(%.1f hardware), %.0f tokens/s (%.0f with a loss, 0 padded), %.4f s a step (predicted "
-      "%.4f)\n",
+      "(%.1f hardware), %.0f tokens/s (%.0f with a loss, 0 padded), %.4f s a step (%s)\n",
       setting.shape, setting.layers, setting.tokens_per_step, setting.sequence_length,
       setting.micro_batch_tokens, speed.model_tflops, speed.hardware_tflops,
       speed.tokens_per_second, speed.loss_tokens_per_second, speed.step_seconds,
-      figures.predicted.seconds);
+      figures.is_predicted() ? absl::StrFormat("predicted %.4f", figures.predicted.seconds)
+                             : "not predicted");
   absl::StrAppendFormat(
       &text,
       "  %s, %s attention, %s, keeps %s, weights %s in %d slots; of %d units %d are updated on the "

@@ -290,7 +290,8 @@ absl::StatusOr<Machine> ReadKept(const std::string& path, FileSystem& files) {
 // 0, which is measured again at the next start, where the disk takes nothing now.
 absl::Status AddDiskSpeed(const std::string& path, FileSystem& files, Clock& clock,
                           MachineProfile& profile) {
-  const std::string folder = std::filesystem::path(path).parent_path().string();
+  std::string folder = std::filesystem::path(path).parent_path().string();
+  folder = folder.empty() ? "." : folder;
   MT_RETURN_IF_ERROR(files.MakeFolders(folder));
   const int64_t size_bytes =
       profile.backend == Backend::kCpu ? kDiskBytesForProcessors : kDiskBytes;
@@ -320,13 +321,18 @@ absl::StatusOr<MachineSpeeds> MeasureMachine(ComputeBackend& backend, int thread
   return speeds;
 }
 
-absl::StatusOr<Machine> KnowMachine(const std::string& path, int threads, ComputeBackend& backend,
-                                    FileSystem& files, Clock& clock) {
+absl::StatusOr<Machine> KnowMachine(const std::string& path, int threads, ForeignFile foreign,
+                                    ComputeBackend& backend, FileSystem& files, Clock& clock) {
   const std::string name =
       absl::StrCat(backend.DeviceName(), "; ", ProcessorName(), ", ", threads, " threads");
   Machine machine{.name = name, .profile = {.backend = backend.kind()}};
   if (absl::StatusOr<Machine> kept = ReadKept(path, files); kept.ok() && kept->name == name) {
     machine = *std::move(kept);
+  } else if (foreign == ForeignFile::kRefuse && !absl::IsNotFound(kept.status())) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        path, " is not what was measured of this machine (", name, "): ",
+        kept.ok() ? absl::StrCat("it is of ", kept->name) : std::string(kept.status().message()),
+        "; remove it, or name another file"));
   } else {
     MT_ASSIGN_OR_RETURN(machine.profile.speeds, MeasureMachine(backend, threads, clock));
   }

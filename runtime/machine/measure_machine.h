@@ -18,11 +18,15 @@ namespace megatrain {
 // and less than one on processors; and 3 GiB of memory, which it gives back.
 absl::StatusOr<MachineSpeeds> MeasureMachine(ComputeBackend& backend, int threads, Clock& clock);
 
+// What becomes of a file that keeps another machine's profile, or none.
+enum class ForeignFile { kReplace, kRefuse };
+
 // What the file at `path` keeps of this machine, by the names of device and processor and by
-// `threads`; measured, and kept there, when it keeps nothing that is right: the disk is that of the
-// file's folder. Sizes of memory, which come and go, are not filled in.
-absl::StatusOr<Machine> KnowMachine(const std::string& path, int threads, ComputeBackend& backend,
-                                    FileSystem& files, Clock& clock);
+// `threads`; measured, and kept there, when there is no such file or it may be replaced: the disk
+// is that of the file's folder. Sizes of memory, which come and go, are not filled in.
+// INVALID_ARGUMENT for a file that is to be refused.
+absl::StatusOr<Machine> KnowMachine(const std::string& path, int threads, ForeignFile foreign,
+                                    ComputeBackend& backend, FileSystem& files, Clock& clock);
 
 // Acceptance rule R5, as a line for the log: what AdamW reaches of the memory's bandwidth. Below
 // 60 % it starts with the warning's name, ADAMW_FAR_BELOW_MEMORY_BANDWIDTH.

@@ -1,10 +1,12 @@
 #include "runtime/planner/machine_file.h"
 
+#include <algorithm>
 #include <array>
 #include <set>
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
 #include "runtime/base/bounded_json.h"
@@ -17,6 +19,7 @@ namespace {
 constexpr JsonLimits kLimits = {.size_bytes = int64_t{64} << 10, .depth = 4};
 constexpr int64_t kMostBytes = int64_t{1} << 52;
 constexpr int64_t kGibibyte = int64_t{1} << 30;
+constexpr size_t kMostNameBytes = 200;
 
 struct Speed {
   const char* key;
@@ -53,6 +56,11 @@ constexpr std::array<Size, 5> kSizes = {{
     {"engine_baseline_bytes", &MachineProfile::engine_baseline_bytes},
 }};
 
+// It is told in a line of its own, which it must not end.
+bool HasControlCharacters(std::string_view text) {
+  return std::any_of(text.begin(), text.end(), absl::ascii_iscntrl);
+}
+
 absl::Status CheckKeys(const nlohmann::json& object, std::set<std::string> known,
                        const std::string& where) {
   for (const auto& [key, value] : object.items()) {
@@ -69,8 +77,12 @@ absl::StatusOr<MachineSpeeds> ParseSpeeds(const nlohmann::json& object) {
   MachineSpeeds speeds;
   for (const Speed& speed : kSpeeds) {
     known.insert(speed.key);
-    speeds.*speed.value = fields.Positive(speed.key);
+    if (speed.value != &MachineSpeeds::slab_bytes) {
+      speeds.*speed.value = fields.Positive(speed.key);
+    }
   }
+  // Older files lack it; half of it was measured where a bus is faster than the host's threads.
+  speeds.slab_bytes = fields.PositiveOr("slab_bytes", speeds.bus_both_bytes / 2);
   MT_RETURN_IF_ERROR(fields.status());
   for (const Speed& speed : kSpeeds) {
     if (speeds.*speed.value < kLeastSpeed || speeds.*speed.value > kHighestSpeed) {
@@ -166,6 +178,9 @@ absl::StatusOr<Machine> ParseMachine(std::string_view json) {
   std::set<std::string> known = {"name", "backend", "speeds"};
   JsonFields fields(object, "machine: ");
   Machine machine{.name = fields.TextOr("name", "a machine without a name"), .profile = {}};
+  if (machine.name.size() > kMostNameBytes || HasControlCharacters(machine.name)) {
+    fields.Refuse("name", absl::StrCat("must be one line of at most ", kMostNameBytes, " bytes"));
+  }
   const std::string backend = fields.TextOr("backend", "cuda");
   if (backend != "cpu" && backend != "cuda") {
     fields.Refuse("backend", "must be cpu or cuda");
@@ -200,7 +215,8 @@ absl::StatusOr<Machine> MachineByName(std::string_view name) {
     absl::StrAppend(&known, known.empty() ? "" : ", ", std::string(known_name));
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("no machine \"", std::string(name), "\": there are ", known));
+      absl::StrCat("no machine \"", std::string(name.substr(0, kMostNameBytes)),
+                   "\": there are ", known));
 }
 
 }  // namespace megatrain

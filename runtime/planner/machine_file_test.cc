@@ -48,6 +48,8 @@ TEST(MachineFileTest, WhatIsWrongIsNamed) {
   EXPECT_NE(Refusal(replaced("\"cuda\"", "\"rocm\"")).find("backend"), std::string::npos);
   EXPECT_NE(Refusal(replaced("\"host_updates\": 4", "\"host_updates\": -4")).find("host_updates"),
             std::string::npos);
+  EXPECT_NE(Refusal(replaced("A100 PCIe", "A100\\nverdict: fits")).find("name"), std::string::npos);
+  EXPECT_EQ(Refusal(replaced("\"slab_bytes\": 20000000000.0,", "")), "");
   // With such speeds a step would have no time.
   EXPECT_NE(Refusal(replaced("\"host_updates\": 4", "\"host_updates\": 1e-300, \"x\": 4"))
                 .find("speeds.host_updates is 1e-300"),

@@ -101,7 +101,7 @@ absl::StatusOr<Machine> KnowThisMachine(const Flags& flags, int threads, Compute
     return Machine{};
   }
   MT_ASSIGN_OR_RETURN(Machine machine, KnowMachine(flags.machine_folder + "/profile.json", threads,
-                                                   backend, files, clock));
+                                                   ForeignFile::kReplace, backend, files, clock));
   const OptimizerBandwidth optimizer = DescribeOptimizer(machine.profile.speeds, threads);
   spdlog::log(optimizer.is_low ? spdlog::level::warn : spdlog::level::info, "{}", optimizer.line);
   return machine;
