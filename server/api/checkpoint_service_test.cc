@@ -277,6 +277,29 @@ TEST_F(CheckpointServiceTest, AJobTellsWhichCheckpointsAreThere) {
   EXPECT_TRUE(stream->Finish().ok());
 }
 
+TEST_F(CheckpointServiceTest, APinnedOneIsNotWrittenOverInSilence) {
+  ASSERT_TRUE(Create(Request("a")).ok());
+  RunSteps(3);
+  EngineSaves("a", 2);
+  v1::Job job;
+  ASSERT_TRUE(Pause("jobs/a", &job).ok());
+  EngineSaves("a", 3);
+  runner_.Pause("step-00000003");
+  Tick();
+  ASSERT_TRUE(catalog_->SetPinned({"Test", "", ""}, Name(3), true, "").ok());
+  EXPECT_EQ(ReasonOf(Resume("jobs/a", Name(2), &job)), "CHECKPOINT_PINNED");
+  ASSERT_TRUE(catalog_->SetPinned({"Test", "", ""}, Name(3), false, "").ok());
+  ASSERT_TRUE(Resume("jobs/a", Name(2), &job).ok());
+  RunSteps(1);
+  EXPECT_THAT(*log_->Read("a", 0, 10000), HasSubstr("of later steps are removed when the next"));
+  ASSERT_TRUE(catalog_->SetPinned({"Test", "", ""}, Name(3), true, "").ok()) << "too late";
+  MakeCheckpointFolder(folder_ + "/jobs/a/checkpoints", {.step = 3, .create_seconds = 100});
+  runner_.EmitCheckpoint("step-00000003", 3);
+  Tick();
+  EXPECT_THAT(*log_->Read("a", 0, 10000),
+              HasSubstr("step-00000003 is committed, in place of the pinned one of that step"));
+}
+
 TEST_F(CheckpointServiceTest, AForkTakesTheStateOrTheWeights) {
   ASSERT_TRUE(Create(Request("a")).ok());
   RunSteps(3);

@@ -266,12 +266,28 @@ absl::StatusOr<v1::Job> JobService::Resume(const v1::ResumeJobRequest& request) 
     }
     MT_ASSIGN_OR_RETURN(in_use, parts_.checkpoints.UseUndamaged(request.checkpoint()));
     MT_ASSIGN_OR_RETURN(wish.start_after_number, parts_.checkpoints.LastNumber(request.name()));
+    MT_RETURN_IF_ERROR(CheckNoneIsPinnedAfter(*in_use));
   }
   MT_RETURN_IF_ERROR(
       parts_.store.RecordWish(MakeRequestKey("ResumeJob", request), request.name(), wish).status());
   return WaitFor(request.name(), [](const v1::Job& job) -> absl::StatusOr<bool> {
     return job.state() != v1::JOB_STATE_PAUSED && !job.held();
   });
+}
+
+// The job would come to their steps again, and write its own state over them.
+absl::Status JobService::CheckNoneIsPinnedAfter(const v1::Checkpoint& start) {
+  MT_ASSIGN_OR_RETURN(const std::vector<Numbered<v1::Checkpoint>> rows,
+                      parts_.checkpoints.List(JobOfCheckpoint(start.name()), 0, -1));
+  for (const auto& [number, row] : rows) {
+    if (row.pinned() && row.damage().empty() && row.step() > start.step()) {
+      return PreconditionFailed(
+          row.name(), "CHECKPOINT_PINNED",
+          absl::StrCat(row.name(), " is pinned, and a job that goes back to ", start.name(),
+                       " would write over it: unpin it, or fork ", start.name()));
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<v1::Job> JobService::Fork(const v1::ForkJobRequest& request) {

@@ -70,6 +70,7 @@ class JobService final : public v1::JobService::CallbackService {
   absl::StatusOr<v1::Job> Cancel(const v1::CancelJobRequest& request);
   absl::StatusOr<v1::Job> Pause(const v1::PauseJobRequest& request);
   absl::StatusOr<v1::Job> Resume(const v1::ResumeJobRequest& request);
+  absl::Status CheckNoneIsPinnedAfter(const v1::Checkpoint& start);
   absl::StatusOr<v1::Job> Fork(const v1::ForkJobRequest& request);
 
   // `origin`: what the new job comes from, if it is a fork.

@@ -345,7 +345,10 @@ absl::Status JobController::TakeCheckpoint(const engine::v1::CheckpointSaved& sa
   MT_ASSIGN_OR_RETURN(const std::string best, parts_.checkpoints.Best(change.job()));
   AnswerSaves();
   change.AddCheckpoint(*checkpoint, best, now);
-  Log(change.job(), now, absl::StrCat("checkpoint ", saved.checkpoint_id(), " is committed"));
+  // A new one is pinned when it took the place of one of its step that was.
+  Log(change.job(), now,
+      absl::StrCat("checkpoint ", saved.checkpoint_id(), " is committed",
+                   checkpoint->pinned() ? ", in place of the pinned one of that step" : ""));
   parts_.observer.OnCheckpoint(change.job(), saved);
   return absl::OkStatus();
 }
