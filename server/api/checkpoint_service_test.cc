@@ -26,6 +26,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 class CheckpointServiceTest : public JobServiceTest {
  protected:
@@ -298,6 +299,11 @@ TEST_F(CheckpointServiceTest, APinnedOneIsNotWrittenOverInSilence) {
   Tick();
   EXPECT_THAT(*log_->Read("a", 0, 10000),
               HasSubstr("step-00000003 is committed, in place of the pinned one of that step"));
+  EngineSaves("a", 4);
+  ASSERT_TRUE(catalog_->SetPinned({"Test", "", ""}, Name(4), true, "").ok());
+  runner_.EmitCheckpoint("step-00000004", 4);  // told once more: the very same
+  Tick();
+  EXPECT_THAT(*log_->Read("a", 0, 10000), Not(HasSubstr("step-00000004 is committed, in place")));
 }
 
 TEST_F(CheckpointServiceTest, AForkTakesTheStateOrTheWeights) {
