@@ -11,6 +11,7 @@ namespace megatrain {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
@@ -54,7 +55,7 @@ class AppLifecycleTest : public AppTest {
     };
     server_.jobs.get = [this](const v1::GetJobRequest& request, v1::Job& job) {
       EXPECT_EQ(request.name(), "jobs/a");
-      job = MakeJob(v1::JOB_STATE_RUNNING);
+      job = MakeJob(state_);
       job.mutable_spec()->mutable_train()->set_epochs(3);
       job.mutable_spec()->mutable_train()->set_seed(7);
       job.mutable_spec()->set_output("models/a");
@@ -66,6 +67,7 @@ class AppLifecycleTest : public AppTest {
 
   std::atomic<int> get_count_ = 0;
   std::string last_checkpoint_ = kCheckpoint;
+  std::atomic<v1::JobState> state_ = v1::JOB_STATE_RUNNING;
   std::vector<v1::ForkJobRequest> forked_;
 };
 
@@ -133,7 +135,19 @@ TEST_F(AppLifecycleTest, ResumeFromACheckpoint) {
   for (const char* from : {"step-00000002", "a/step-00000002", kCheckpoint}) {
     EXPECT_EQ(Run({"resume", "a", "--from", from}), 0) << err();
     EXPECT_EQ(requests.back().checkpoint(), kCheckpoint) << from;
+    EXPECT_THAT(err(), HasSubstr("checkpoints of later steps are removed when the next"));
   }
+}
+
+TEST_F(AppLifecycleTest, AnEndedJobGoesOnAsAFork) {
+  server_.jobs.resume = [](const v1::ResumeJobRequest&, v1::Job&) {
+    return ErrorWithReason(grpc::StatusCode::FAILED_PRECONDITION, "jobs/a has ended already",
+                           "JOB_ENDED");
+  };
+  StartServer();
+  EXPECT_EQ(Run({"resume", "a"}), 6);
+  EXPECT_THAT(err(), AllOf(HasSubstr("jobs/a has ended already"),
+                           HasSubstr("try: megatrain fork a\n"), HasSubstr("JOB_ENDED")));
 }
 
 TEST_F(AppLifecycleTest, ForkOfAJobTakesItsLastCheckpoint) {
@@ -149,6 +163,9 @@ TEST_F(AppLifecycleTest, ForkOfAJobTakesItsLastCheckpoint) {
   EXPECT_EQ(Run({"fork", "a"}), 6);
   EXPECT_THAT(err(), AllOf(HasSubstr("jobs/a has no checkpoint to fork"),
                            HasSubstr("try: megatrain checkpoint create a")));
+  state_ = v1::JOB_STATE_FAILED;
+  EXPECT_EQ(Run({"fork", "a"}), 6);
+  EXPECT_THAT(err(), HasSubstr("try: megatrain submit FILE\n")) << "it cannot be saved any more";
 }
 
 TEST_F(AppLifecycleTest, ForkLaysChangesOverWhatTheJobTrained) {
@@ -220,12 +237,16 @@ TEST_F(AppLifecycleTest, PsShowsWhatIsSavedAndWhoHolds) {
   server_.jobs.list = [](const v1::ListJobsRequest&, v1::ListJobsResponse& response) {
     *response.add_jobs() = HoldingJob();
     *response.add_jobs() = MakeJob(v1::JOB_STATE_PAUSED);
+    v1::Job& waiting = *response.add_jobs();
+    waiting = MakeJob(v1::JOB_STATE_QUEUED);
+    waiting.mutable_reason()->set_code("DISK_SPACE_EXCEEDED");
     return grpc::Status::OK;
   };
   StartServer();
   EXPECT_EQ(Run({"ps"}), 0);
-  EXPECT_THAT(out(), AllOf(HasSubstr("jobs/a  RUNNING, holding  3/2"), HasSubstr("step-00000002"),
-                           HasSubstr("jobs/a  PAUSED")));
+  EXPECT_THAT(out(),
+              AllOf(ContainsRegex("jobs/a  RUNNING, holding  +3/2"), HasSubstr("step-00000002"),
+                    HasSubstr("jobs/a  PAUSED"), HasSubstr("jobs/a  QUEUED, DISK_SPACE_EXCEEDED")));
   EXPECT_THAT(err(), AllOf(HasSubstr("jobs/a holds after step 3"), Not(HasSubstr("is paused"))));
 }
 

@@ -35,10 +35,12 @@ absl::StatusOr<std::string> CheckpointOf(Session& session, const std::string& so
   }
   MT_ASSIGN_OR_RETURN(const v1::Job job, GetJob(session, FullName("jobs", source)));
   if (job.last_checkpoint().empty()) {
-    const std::string id = ShortName(job.name());
+    const std::string verb = IsFinal(job.state())
+                                 ? "submit FILE"
+                                 : absl::StrCat("checkpoint create ", ShortName(job.name()));
     return WithClientReason(WithHint(absl::FailedPreconditionError(
                                          absl::StrCat(job.name(), " has no checkpoint to fork")),
-                                     session.Command(absl::StrCat("checkpoint create ", id))),
+                                     session.Command(verb)),
                             "NO_CHECKPOINT");
   }
   return job.last_checkpoint();
@@ -76,7 +78,7 @@ void AddFork(CLI::App& app, Verb& chosen) {
   auto flags = std::make_shared<ForkFlags>();
   CLI::App* verb =
       app.add_subcommand("fork", "Makes a new job that goes on from another one's checkpoint");
-  verb->add_option("SOURCE", flags->source, "A checkpoint, or a job: then its last one")
+  verb->add_option("SOURCE", flags->source, "A checkpoint, or a job: then its last whole one")
       ->required();
   verb->add_option("FILE", flags->changes.path, "A job file with what is to be different");
   verb->add_option("--set", flags->changes.settings,

@@ -20,11 +20,17 @@ std::string IdOf(const std::string& checkpoint) {
   return checkpoint.substr(checkpoint.rfind('/') + 1);
 }
 
+// Of one that waits, also what for.
+std::string StateAndWait(const v1::Job& job) {
+  const bool waits = job.state() == v1::JOB_STATE_QUEUED && !job.reason().code().empty();
+  return absl::StrCat(StateWords(job), waits ? ", " : "", waits ? job.reason().code() : "");
+}
+
 std::vector<std::string> Row(const v1::Job& job, absl::Time now) {
   const int64_t step = job.last_step().step();
   return {
       job.name(),
-      StateWords(job),
+      StateAndWait(job),
       step == 0 ? "" : absl::StrCat(step, "/", job.planned_step_count()),
       step == 0 ? "" : absl::StrFormat("%.4f", job.last_step().loss()),
       job.has_last_evaluation() ? absl::StrFormat("%.4f", job.last_evaluation().loss()) : "",

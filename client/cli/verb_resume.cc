@@ -7,6 +7,7 @@
 #include "client/cli/job_output.h"
 #include "client/cli/text.h"
 #include "client/cli/verbs.h"
+#include "client/lib/error_text.h"
 #include "client/lib/random.h"
 #include "runtime/base/status_macros.h"
 
@@ -21,10 +22,16 @@ absl::StatusOr<ExitCode> Resume(Session& session, const std::string& name,
   if (!from.empty()) {
     MT_ASSIGN_OR_RETURN(*request.mutable_checkpoint(), CheckpointNameIn(name, from));
   }
-  MT_ASSIGN_OR_RETURN(
-      const v1::Job job,
-      session.connection().Call(CallKind::kWrite, &v1::JobService::Stub::ResumeJob, request));
-  PrintJobState(session, job);
+  const absl::StatusOr<v1::Job> job =
+      session.connection().Call(CallKind::kWrite, &v1::JobService::Stub::ResumeJob, request);
+  if (DescribeError(job.status()).reason == "JOB_ENDED") {
+    return WithHint(job.status(), session.Command(absl::StrCat("fork ", ShortName(name))));
+  }
+  MT_RETURN_IF_ERROR(job.status());
+  PrintJobState(session, *job);
+  if (!from.empty()) {
+    session.err() << "Its checkpoints of later steps are removed when the next one is saved.\n";
+  }
   session.err() << "Next:\n  " << session.Command(absl::StrCat("watch ", ShortName(name)))
                 << std::endl;
   return ExitCode::kOk;

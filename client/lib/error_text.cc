@@ -50,6 +50,12 @@ absl::Status StatusFromRpc(const grpc::Status& status) {
     return absl::OkStatus();
   }
   absl::Status result(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
+  if (absl::IsCancelled(result)) {
+    // Who cancels a call here does not ask how it ended, so the server did, as it does when it
+    // stops.
+    result = absl::UnavailableError(absl::StrCat(
+        "the server ended the call", result.message().empty() ? "" : ": ", result.message()));
+  }
   google::rpc::Status details;
   if (details.ParseFromString(status.error_details())) {
     for (const auto& detail : details.details()) {

@@ -22,7 +22,8 @@ struct ErrorText {
   std::string resource;              // such as "models/toy", when the error is about one
 };
 
-// The same code and message; each google.rpc detail is kept as a payload under its type URL.
+// The same code and message; each google.rpc detail is kept as a payload under its type URL. A call
+// that the server cancelled is UNAVAILABLE: CANCELLED is an interruption here.
 absl::Status StatusFromRpc(const grpc::Status& status);
 
 // `status` with advice, in the place where a server would put it.

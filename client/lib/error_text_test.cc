@@ -40,6 +40,11 @@ TEST(ErrorTextTest, KeepsCodeMessageAndReason) {
   EXPECT_THAT(text.because, IsEmpty());
 }
 
+TEST(ErrorTextTest, WhatTheServerCancelledIsNoInterruption) {
+  const absl::Status status = StatusFromRpc(RpcError(grpc::StatusCode::CANCELLED, ""));
+  EXPECT_EQ(status, absl::UnavailableError("the server ended the call"));
+}
+
 TEST(ErrorTextTest, ListsEveryWrongField) {
   google::rpc::BadRequest bad;
   for (const char* field : {"spec.model", "spec.train.epochs"}) {

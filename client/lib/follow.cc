@@ -175,7 +175,7 @@ class CheckpointFollower final : public Follower<v1::JobEvent> {
 
   bool Take(const v1::JobEvent& event) override {
     if (event.has_final()) {
-      return Miss(event.final().state());
+      return Miss(event.final().state(), "JOB_ENDED");
     }
     if (event.has_snapshot() || event.sequence() <= request_.after_sequence()) {
       return false;
@@ -194,12 +194,15 @@ class CheckpointFollower final : public Follower<v1::JobEvent> {
       return true;
     }
     return event.has_state_change() && event.state_change().state() == v1::JOB_STATE_PAUSED &&
-           Miss(v1::JOB_STATE_PAUSED);
+           Miss(v1::JOB_STATE_PAUSED, "JOB_NOT_RUNNING");
   }
 
-  bool Miss(v1::JobState state) {
-    result_ = absl::FailedPreconditionError(absl::StrCat(
-        request_.name(), " became ", v1::JobState_Name(state), " before it was saved"));
+  // `reason`: the server's, had it been asked so late.
+  bool Miss(v1::JobState state, std::string_view reason) {
+    const std::string word = v1::JobState_Name(state).substr(sizeof("JOB_STATE_") - 1);
+    result_ = WithClientReason(absl::FailedPreconditionError(absl::StrCat(
+                                   request_.name(), " became ", word, " before it was saved")),
+                               reason);
     return true;
   }
 

@@ -338,7 +338,8 @@ TEST_F(FollowCheckpointTest, AFullDiskIsToldWithItsReason) {
 TEST_F(FollowCheckpointTest, AJobThatEndsFirstSavesNothing) {
   const absl::Status status = SaveFollowedBy({Final(7)}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("jobs/a became"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("jobs/a became SUCCEEDED before"));
+  EXPECT_EQ(DescribeError(status).reason, "JOB_ENDED");
 }
 
 v1::LogChunk Chunk(int64_t offset, const std::string& data, bool end = false) {

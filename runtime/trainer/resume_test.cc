@@ -274,6 +274,30 @@ TEST_F(ResumeTest, EvaluationsThatBringNoGainEndTheTraining) {
   ExpectTheRestEquals(whole, observer);
 }
 
+TEST_F(ResumeTest, AForkOfOneThatStoppedEarlyTrainsOn) {
+  job_.evaluation = {.split = 0.2, .every_steps = 1, .patience = 2, .min_delta = 1e9};
+  RecordingObserver stopped;
+  ASSERT_TRUE(Run(stopped).ok());
+  ASSERT_EQ(stopped.steps.size(), 3u);
+  StartFromNewest();
+  job_.save.folder = Fresh("fork_checkpoints");
+  const TrainJob fork = job_;
+  RecordingObserver observer;
+  ASSERT_TRUE(Run(observer).ok());
+  EXPECT_EQ(observer.first_step, 3);
+  EXPECT_EQ(observer.steps.size(), 2u) << "its own patience ends it";
+  StartFromNewest();
+  RecordingObserver resumed;
+  ASSERT_TRUE(Run(resumed).ok());
+  EXPECT_TRUE(resumed.steps.empty()) << "it has stopped itself";
+  job_ = fork;
+  job_.save.folder = Fresh("patient_checkpoints");
+  job_.evaluation.patience = 0;
+  RecordingObserver patient;
+  ASSERT_TRUE(Run(patient).ok());
+  EXPECT_EQ(patient.steps.size(), 9u) << "all that were left of 12";
+}
+
 TEST_F(ResumeTest, EvaluatesAfterTheLastStepByDefault) {
   job_.evaluation.split = 0.1;
   RecordingObserver observer;

@@ -3,6 +3,7 @@
 #include <malloc.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <string>
 #include <utility>
 #include <vector>
@@ -66,6 +67,18 @@ absl::Status PrepareFolder(const SaveOptions& save, const std::vector<int64_t>& 
   const int64_t to_come = there.valid.empty() ? save.keep_count + 1 : 1;
   return CheckRoomForCheckpoints(save.folder, to_come * CheckpointBytesOnDisk(unit_elements),
                                  files);
+}
+
+// How far the job is that goes on from `start`. A fork of one that stopped early is made to train
+// on; a job's own checkpoint keeps that it has stopped.
+TrainingProgress ProgressAt(const Checkpoint& start, const std::string& own_folder) {
+  TrainingProgress progress = start.manifest.progress;
+  const bool is_fork = std::filesystem::path(start.path).parent_path() != own_folder;
+  if (is_fork && progress.stopped_early) {
+    progress.stopped_early = false;
+    progress.evaluations_without_gain = 0;
+  }
+  return progress;
 }
 
 // What the job's log says of a GPU's memory at its highest: all of a job's is taken before the
@@ -259,7 +272,7 @@ absl::StatusOr<LoopEnd> Trainer::Train(const Running& running) {
                           .spec = job.save.spec};
   form.schedule.total_steps = reader.step_count();
   if (!job.start.resume_path.empty()) {
-    form.progress = inputs.checkpoint->manifest.progress;
+    form.progress = ProgressAt(*inputs.checkpoint, job.save.folder);
     pipeline.set_update_count(form.progress.update_count);
   }
   reader.Seek(form.progress.step);

@@ -24,7 +24,9 @@ namespace megatrain {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 class CheckpointServiceTest : public JobServiceTest {
  protected:
@@ -249,6 +251,61 @@ TEST_F(CheckpointServiceTest, FilesAreReadInRanges) {
   EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange);
 }
 
+TEST_F(CheckpointServiceTest, AJobTellsWhichCheckpointsAreThere) {
+  ASSERT_TRUE(Create(Request("a")).ok());
+  RunSteps(3);
+  EngineSaves("a", 1);
+  EngineSaves("a", 2);
+  Succeed("jobs/a");
+  EXPECT_EQ(Get("jobs/a").last_checkpoint(), Name(2));
+  v1::DeleteCheckpointRequest request;
+  request.set_name(Name(2));
+  v1::DeleteCheckpointResponse response;
+  ASSERT_TRUE(Call(&v1::CheckpointService::Stub::DeleteCheckpoint, request, &response).ok());
+  EXPECT_EQ(Get("jobs/a").last_checkpoint(), Name(1));
+  grpc::ClientContext list;
+  v1::ListJobsResponse jobs;
+  ASSERT_TRUE(stub_->ListJobs(&list, v1::ListJobsRequest(), &jobs).ok());
+  EXPECT_EQ(jobs.jobs(0).last_checkpoint(), Name(1));
+  grpc::ClientContext watch;
+  v1::WatchJobRequest job;
+  job.set_name("jobs/a");
+  const auto stream = stub_->WatchJob(&watch, job);
+  for (v1::JobEvent event; stream->Read(&event);) {
+    EXPECT_TRUE(!event.has_snapshot() || event.snapshot().last_checkpoint() == Name(1));
+    EXPECT_TRUE(!event.has_final() || event.final().last_checkpoint() == Name(1));
+  }
+  EXPECT_TRUE(stream->Finish().ok());
+}
+
+TEST_F(CheckpointServiceTest, APinnedOneIsNotWrittenOverInSilence) {
+  ASSERT_TRUE(Create(Request("a")).ok());
+  RunSteps(3);
+  EngineSaves("a", 2);
+  v1::Job job;
+  ASSERT_TRUE(Pause("jobs/a", &job).ok());
+  EngineSaves("a", 3);
+  runner_.Pause("step-00000003");
+  Tick();
+  ASSERT_TRUE(catalog_->SetPinned({"Test", "", ""}, Name(3), true, "").ok());
+  EXPECT_EQ(ReasonOf(Resume("jobs/a", Name(2), &job)), "CHECKPOINT_PINNED");
+  ASSERT_TRUE(catalog_->SetPinned({"Test", "", ""}, Name(3), false, "").ok());
+  ASSERT_TRUE(Resume("jobs/a", Name(2), &job).ok());
+  RunSteps(1);
+  EXPECT_THAT(*log_->Read("a", 0, 10000), HasSubstr("of later steps are removed when the next"));
+  ASSERT_TRUE(catalog_->SetPinned({"Test", "", ""}, Name(3), true, "").ok()) << "too late";
+  MakeCheckpointFolder(folder_ + "/jobs/a/checkpoints", {.step = 3, .create_seconds = 100});
+  runner_.EmitCheckpoint("step-00000003", 3);
+  Tick();
+  EXPECT_THAT(*log_->Read("a", 0, 10000),
+              HasSubstr("step-00000003 is committed, in place of the pinned one of that step"));
+  EngineSaves("a", 4);
+  ASSERT_TRUE(catalog_->SetPinned({"Test", "", ""}, Name(4), true, "").ok());
+  runner_.EmitCheckpoint("step-00000004", 4);  // told once more: the very same
+  Tick();
+  EXPECT_THAT(*log_->Read("a", 0, 10000), Not(HasSubstr("step-00000004 is committed, in place")));
+}
+
 TEST_F(CheckpointServiceTest, AForkTakesTheStateOrTheWeights) {
   ASSERT_TRUE(Create(Request("a")).ok());
   RunSteps(3);
@@ -264,6 +321,9 @@ TEST_F(CheckpointServiceTest, AForkTakesTheStateOrTheWeights) {
   *request.mutable_spec() = Get("jobs/a").spec();
   request.mutable_spec()->mutable_train()->set_batch_rows(4);
   EXPECT_EQ(Fork(request, &job).code(), absl::StatusCode::kInvalidArgument) << "another order";
+  *request.mutable_spec() = Get("jobs/a").spec();
+  request.mutable_spec()->mutable_train()->set_micro_batch_rows(2);
+  EXPECT_THAT(Fork(request, &job).message(), HasSubstr("micro_batch_rows")) << "the plan had 1";
   request.clear_spec();
   ASSERT_TRUE(Fork(request, &job).ok());
   EXPECT_EQ(job.spec().output(), "models/fork");

@@ -15,7 +15,6 @@
 #include "server/api/request_fields.h"
 #include "server/api/request_key.h"
 #include "server/errors/errors.h"
-#include "server/jobs/fork.h"
 #include "server/jobs/scheduling_policy.h"
 #include "server/names/resource_name.h"
 #include "server/resources/timestamp.h"
@@ -128,7 +127,8 @@ grpc::ServerWriteReactor<v1::JobEvent>* JobService::WatchJob(grpc::CallbackServe
                                                              const v1::WatchJobRequest* request) {
   return FollowStream<v1::JobEvent>::Start(
       parts_.stream_executor, parts_.hub, request->name(), parts_.clock.MonotonicNow(),
-      std::make_unique<JobEventSource>(parts_.store, request->name(), request->after_sequence()));
+      std::make_unique<JobEventSource>(parts_.store, parts_.checkpoints, request->name(),
+                                       request->after_sequence()));
 }
 
 grpc::ServerWriteReactor<v1::LogChunk>* JobService::StreamLogs(
@@ -144,7 +144,7 @@ absl::StatusOr<v1::Job> JobService::Create(v1::CreateJobRequest request) {
 }
 
 absl::StatusOr<v1::Job> JobService::Accept(const RequestKey& key, v1::CreateJobRequest request,
-                                           const Origin* origin) {
+                                           const ForkOrigin* origin) {
   MT_RETURN_IF_ERROR(CheckCreate(request));
   // Before admission, which a repeat might not pass any more.
   MT_ASSIGN_OR_RETURN(std::optional<v1::Job> known, parts_.store.FindCreated(key));
@@ -159,8 +159,8 @@ absl::StatusOr<v1::Job> JobService::Accept(const RequestKey& key, v1::CreateJobR
       *job.mutable_plan(),
       parts_.admission.Admit(*job.mutable_spec(), absl::StrCat("models/", request.job_id())));
   if (origin != nullptr) {
-    MT_RETURN_IF_ERROR(InvalidFields(CheckFork(job.spec(), origin->spec, origin->mode)));
-    job.set_forked_from(origin->checkpoint);
+    MT_RETURN_IF_ERROR(InvalidFields(CheckFork(job.spec(), *origin)));
+    job.set_forked_from(origin->checkpoint.name());
     job.set_fork_mode(origin->mode);
   }
   if (request.validate_only()) {
@@ -194,6 +194,7 @@ absl::StatusOr<v1::Job> JobService::Get(const std::string& name) {
   MT_ASSIGN_OR_RETURN(JobRecord record, parts_.store.Get(name));
   MT_ASSIGN_OR_RETURN(const std::vector<JobRecord> jobs, parts_.store.Active());
   record.job.set_queue_position(QueuePosition(jobs, name));
+  MT_RETURN_IF_ERROR(parts_.checkpoints.Describe(record.job));
   return std::move(record.job);
 }
 
@@ -219,6 +220,7 @@ absl::StatusOr<v1::ListJobsResponse> JobService::List(const v1::ListJobsRequest&
   }
   for (JobRecord& record : records) {
     record.job.set_queue_position(QueuePosition(active, record.job.name()));
+    MT_RETURN_IF_ERROR(parts_.checkpoints.Describe(record.job));
     *response.add_jobs() = std::move(record.job);
   }
   return response;
@@ -264,12 +266,28 @@ absl::StatusOr<v1::Job> JobService::Resume(const v1::ResumeJobRequest& request) 
     }
     MT_ASSIGN_OR_RETURN(in_use, parts_.checkpoints.UseUndamaged(request.checkpoint()));
     MT_ASSIGN_OR_RETURN(wish.start_after_number, parts_.checkpoints.LastNumber(request.name()));
+    MT_RETURN_IF_ERROR(CheckNoneIsPinnedAfter(*in_use));
   }
   MT_RETURN_IF_ERROR(
       parts_.store.RecordWish(MakeRequestKey("ResumeJob", request), request.name(), wish).status());
   return WaitFor(request.name(), [](const v1::Job& job) -> absl::StatusOr<bool> {
     return job.state() != v1::JOB_STATE_PAUSED && !job.held();
   });
+}
+
+// The job would come to their steps again, and write its own state over them.
+absl::Status JobService::CheckNoneIsPinnedAfter(const v1::Checkpoint& start) {
+  MT_ASSIGN_OR_RETURN(const std::vector<Numbered<v1::Checkpoint>> rows,
+                      parts_.checkpoints.List(JobOfCheckpoint(start.name()), 0, -1));
+  for (const auto& [number, row] : rows) {
+    if (row.pinned() && row.damage().empty() && row.step() > start.step()) {
+      return PreconditionFailed(
+          row.name(), "CHECKPOINT_PINNED",
+          absl::StrCat(row.name(), " is pinned, and a job that goes back to ", start.name(),
+                       " would write over it: unpin it, or fork ", start.name()));
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<v1::Job> JobService::Fork(const v1::ForkJobRequest& request) {
@@ -289,7 +307,11 @@ absl::StatusOr<v1::Job> JobService::Fork(const v1::ForkJobRequest& request) {
                       parts_.checkpoints.UseUndamaged(request.checkpoint()));
   MT_ASSIGN_OR_RETURN(const JobRecord source,
                       parts_.store.Get(JobOfCheckpoint(request.checkpoint())));
-  const Origin origin{request.checkpoint(), request.mode(), source.job.spec()};
+  ForkOrigin origin{.checkpoint = *in_use, .spec = source.job.spec(), .mode = request.mode()};
+  if (origin.mode == v1::FORK_MODE_FULL_STATE) {
+    MT_ASSIGN_OR_RETURN(const TrainingOrder order, parts_.checkpoints.OrderOf(*in_use));
+    origin.micro_batch_rows = order.micro_batch_rows;
+  }
   v1::CreateJobRequest create;
   create.set_job_id(request.job_id());
   *create.mutable_spec() = request.has_spec() ? request.spec() : DefaultForkSpec(origin.spec);

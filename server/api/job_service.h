@@ -12,6 +12,7 @@
 #include "server/api/unary_calls.h"
 #include "server/checkpoints/checkpoint_catalog.h"
 #include "server/executor/executor.h"
+#include "server/jobs/fork.h"
 #include "server/jobs/job_log.h"
 #include "server/jobs/job_store.h"
 #include "server/planning/job_admission.h"
@@ -69,16 +70,12 @@ class JobService final : public v1::JobService::CallbackService {
   absl::StatusOr<v1::Job> Cancel(const v1::CancelJobRequest& request);
   absl::StatusOr<v1::Job> Pause(const v1::PauseJobRequest& request);
   absl::StatusOr<v1::Job> Resume(const v1::ResumeJobRequest& request);
+  absl::Status CheckNoneIsPinnedAfter(const v1::Checkpoint& start);
   absl::StatusOr<v1::Job> Fork(const v1::ForkJobRequest& request);
 
-  // What a new job comes from, if it is a fork.
-  struct Origin {
-    std::string checkpoint;
-    v1::ForkMode mode = v1::FORK_MODE_UNSPECIFIED;
-    v1::TrainingSpec spec;  // of the checkpoint's job
-  };
+  // `origin`: what the new job comes from, if it is a fork.
   absl::StatusOr<v1::Job> Accept(const RequestKey& key, v1::CreateJobRequest request,
-                                 const Origin* origin);
+                                 const ForkOrigin* origin);
   v1::Job MakeJob(const v1::CreateJobRequest& request) const;
   // Until the controller has taken a wish in: OK of `taken`, once it is true.
   absl::StatusOr<v1::Job> WaitFor(const std::string& name,

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "megatrain/v1/job_service.pb.h"
 #include "server/api/follow_stream.h"
+#include "server/checkpoints/checkpoint_catalog.h"
 #include "server/jobs/job_log.h"
 #include "server/jobs/job_store.h"
 
@@ -20,8 +21,9 @@ namespace megatrain {
 // A snapshot's sequence is the cursor that the stream starts from.
 class JobEventSource final : public FollowSource<v1::JobEvent> {
  public:
-  JobEventSource(JobStore& store, std::string name, int64_t after_sequence)
-      : store_(store), name_(std::move(name)), cursor_(after_sequence) {}
+  JobEventSource(JobStore& store, CheckpointCatalog& checkpoints, std::string name,
+                 int64_t after_sequence)
+      : store_(store), checkpoints_(checkpoints), name_(std::move(name)), cursor_(after_sequence) {}
 
   // NOT_FOUND; OUT_OF_RANGE for a cursor behind the newest event; SLOW_CONSUMER when events that
   // were not sent yet are gone.
@@ -35,6 +37,7 @@ class JobEventSource final : public FollowSource<v1::JobEvent> {
   absl::StatusOr<std::optional<v1::JobEvent>> FinalIfEnded();
 
   JobStore& store_;
+  CheckpointCatalog& checkpoints_;
   const std::string name_;
   int64_t cursor_;
   bool snapshot_sent_ = false;

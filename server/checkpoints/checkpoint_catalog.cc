@@ -275,6 +275,26 @@ absl::StatusOr<std::string> CheckpointCatalog::Best(const v1::Job& job) {
   return std::string();
 }
 
+absl::Status CheckpointCatalog::Describe(v1::Job& job) {
+  MT_ASSIGN_OR_RETURN(const Rows rows, RowsOf(job.name()));
+  job.clear_last_checkpoint();
+  job.clear_best_checkpoint();
+  for (const auto& [number, row] : rows) {
+    if (job.last_checkpoint().empty() && row.damage().empty()) {
+      job.set_last_checkpoint(row.name());
+    }
+    if (row.best()) {
+      job.set_best_checkpoint(row.name());
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<TrainingOrder> CheckpointCatalog::OrderOf(const v1::Checkpoint& checkpoint) {
+  MT_ASSIGN_OR_RETURN(Checkpoint opened, OpenCheckpoint(checkpoint.path(), parts_.disk));
+  return std::move(opened.manifest.order);
+}
+
 absl::Status CheckpointCatalog::MarkDamaged(const v1::Checkpoint& checkpoint,
                                             const std::string& damage) {
   const absl::Status status = parts_.database.Write([&](Connection& connection) {

@@ -64,6 +64,13 @@ class CheckpointCatalog final : public JobCheckpoints {
   absl::Status MarkDamaged(const v1::Checkpoint& checkpoint, const std::string& damage) override;
   absl::Status CheckRoom(const v1::Job& job) override;
 
+  // Sets which of the job's checkpoints are there by now: the last that is whole, and the best.
+  absl::Status Describe(v1::Job& job);
+
+  // What a job that goes on from the checkpoint with everything has to keep. DATA_LOSS when it is
+  // not valid any more.
+  absl::StatusOr<TrainingOrder> OrderOf(const v1::Checkpoint& checkpoint);
+
   // NOT_FOUND. Without `files`.
   absl::StatusOr<Numbered<v1::Checkpoint>> Get(const std::string& name);
 

@@ -389,6 +389,25 @@ TEST_F(CheckpointCatalogTest, WhatTheEngineCommittedAndToldNobodyOfIsGoneOnFrom)
   EXPECT_THAT(Steps(), ElementsAre(2, 1));
 }
 
+TEST_F(CheckpointCatalogTest, AJobIsDescribedByWhatIsThere) {
+  v1::Job job = Job().job;
+  const auto described = [&] {
+    EXPECT_TRUE(catalog_->Describe(job).ok());
+    return std::vector<std::string>{job.last_checkpoint(), job.best_checkpoint()};
+  };
+  Save({.step = 1, .loss = 0.5});
+  EXPECT_THAT(described(), ElementsAre(Name(1), Name(1)));
+  MakeCheckpointFolder(FolderOf("a"), {.step = 2, .loss = 0.25});  // nobody was told of it
+  Restart();
+  EXPECT_THAT(described(), ElementsAre(Name(2), Name(2)));
+  const v1::Checkpoint newest = catalog_->Get(Name(2))->message;
+  ASSERT_TRUE(catalog_->MarkDamaged(newest, "a byte").ok());
+  EXPECT_THAT(described(), ElementsAre(Name(1), Name(1)));
+  std::filesystem::remove_all(FolderOf("a") + "/step-00000001");
+  Restart();
+  EXPECT_THAT(described(), ElementsAre("", ""));
+}
+
 TEST_F(CheckpointCatalogTest, AJobIsToldWhyItDoesNotGoOnFromALaterOne) {
   Save({.step = 1});
   const v1::Checkpoint second = Save({.step = 2});

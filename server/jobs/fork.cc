@@ -32,12 +32,12 @@ v1::TrainingSpec DefaultForkSpec(v1::TrainingSpec source) {
   return source;
 }
 
-std::vector<FieldViolation> CheckFork(const v1::TrainingSpec& spec, const v1::TrainingSpec& source,
-                                      v1::ForkMode mode) {
+std::vector<FieldViolation> CheckFork(const v1::TrainingSpec& spec, const ForkOrigin& origin) {
+  const v1::TrainingSpec& source = origin.spec;
   std::vector<FieldViolation> violations;
   Comparison comparison(violations);
   comparison.Same("model", spec.model(), source.model());
-  if (mode == v1::FORK_MODE_WEIGHTS) {
+  if (origin.mode == v1::FORK_MODE_WEIGHTS) {
     return violations;
   }
   const v1::TrainOptions& train = spec.train();
@@ -47,11 +47,19 @@ std::vector<FieldViolation> CheckFork(const v1::TrainingSpec& spec, const v1::Tr
   comparison.Same("evaluation.dataset", spec.evaluation().dataset(), source.evaluation().dataset());
   comparison.Same("train.seed", train.seed(), old_train.seed());
   comparison.Same("train.batch_rows", train.batch_rows(), old_train.batch_rows());
+  if (train.micro_batch_rows() != 0) {  // else it is as it was
+    comparison.Same("train.micro_batch_rows", train.micro_batch_rows(), origin.micro_batch_rows);
+  }
   comparison.Same("train.max_sequence_length", train.max_sequence_length(),
                   old_train.max_sequence_length());
   comparison.Same("train.packing", train.packing(), old_train.packing());
   comparison.Same("train.compute_dtype", train.compute_dtype(), old_train.compute_dtype());
   comparison.Same("train.on_bad_row", train.on_bad_row(), old_train.on_bad_row());
+  if (train.steps() != 0 && train.steps() < origin.checkpoint.step()) {
+    violations.push_back(
+        {"spec.train.steps", absl::StrCat("is ", train.steps(), ", and the checkpoint has done ",
+                                          origin.checkpoint.step(), " steps already")});
+  }
   return violations;
 }
 

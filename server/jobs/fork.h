@@ -3,8 +3,10 @@
 #ifndef SERVER_JOBS_FORK_H_
 #define SERVER_JOBS_FORK_H_
 
+#include <cstdint>
 #include <vector>
 
+#include "megatrain/v1/checkpoint.pb.h"
 #include "megatrain/v1/job.pb.h"
 #include "server/errors/errors.h"
 
@@ -14,10 +16,17 @@ namespace megatrain {
 // its own.
 v1::TrainingSpec DefaultForkSpec(v1::TrainingSpec source);
 
-// Fields of `spec`, completed, that a fork in `mode` cannot have: the weights belong to a model,
-// and a full state to an order of rows and the bits of a step besides.
-std::vector<FieldViolation> CheckFork(const v1::TrainingSpec& spec, const v1::TrainingSpec& source,
-                                      v1::ForkMode mode);
+// Where a fork comes from.
+struct ForkOrigin {
+  v1::Checkpoint checkpoint;
+  v1::TrainingSpec spec;  // of the checkpoint's job
+  v1::ForkMode mode = v1::FORK_MODE_UNSPECIFIED;
+  int64_t micro_batch_rows = 0;  // of the checkpoint, as its job's plan had it; for a full state
+};
+
+// Fields of `spec`, completed, that a fork cannot have: the weights belong to a model, and a full
+// state to an order of rows, the bits of a step and the steps that it has done besides.
+std::vector<FieldViolation> CheckFork(const v1::TrainingSpec& spec, const ForkOrigin& origin);
 
 }  // namespace megatrain
 

@@ -269,6 +269,11 @@ void JobController::TellStart(const JobStart& start, absl::Time now) {
   if (start.checkpoint.has_value() || !start.passed_over.empty()) {
     Log(change.job(), now, line);
   }
+  if (start.checkpoint.has_value() &&
+      start.checkpoint->name() == change.record().wishes.start_checkpoint) {
+    Log(change.job(), now,
+        "its user wishes that: checkpoints of later steps are removed when the next one is saved");
+  }
 }
 
 absl::Status JobController::RestoreFigures(const v1::Checkpoint& start, absl::Time now) {

@@ -11,6 +11,7 @@
 #include "server/jobs/job_controller_current.h"
 #include "server/jobs/job_wish.h"
 #include "server/jobs/scheduling_policy.h"
+#include "server/resources/timestamp.h"
 
 namespace megatrain {
 namespace {
@@ -345,7 +346,12 @@ absl::Status JobController::TakeCheckpoint(const engine::v1::CheckpointSaved& sa
   MT_ASSIGN_OR_RETURN(const std::string best, parts_.checkpoints.Best(change.job()));
   AnswerSaves();
   change.AddCheckpoint(*checkpoint, best, now);
-  Log(change.job(), now, absl::StrCat("checkpoint ", saved.checkpoint_id(), " is committed"));
+  // Pinned, and nobody has changed this very one: the pin is that of the one whose place it took.
+  const bool replaces_pinned = checkpoint->pinned() && TimeOf(checkpoint->update_time()) ==
+                                                           TimeOf(checkpoint->create_time());
+  Log(change.job(), now,
+      absl::StrCat("checkpoint ", saved.checkpoint_id(), " is committed",
+                   replaces_pinned ? ", in place of the pinned one of that step" : ""));
   parts_.observer.OnCheckpoint(change.job(), saved);
   return absl::OkStatus();
 }

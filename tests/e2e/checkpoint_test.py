@@ -172,9 +172,14 @@ class CheckpointTest(unittest.TestCase):
         self.assertEqual([1, 2, 3], sorted(losses))
         first = max(self.losses(name)[1])
         self.assertLess(max(losses[1]), 0.8 * first, "it begins with trained weights")
-        other = world.cli("fork", source, "--set", "train.batch_rows=4")
-        self.assertEqual(2, other.code)
-        self.assertIn("train.batch_rows", other.err)
+        for other in ("batch_rows=4", "micro_batch_rows=4", "steps=19"):
+            refused = world.cli("fork", source, "--dry-run", "--set", f"train.{other}")
+            self.assertEqual(2, refused.code)
+            self.assertIn(f"train.{other.partition('=')[0]}", refused.err)
+        newest, older = (checkpoint["name"] for checkpoint in self.checkpoints(name)[:2])
+        world.must("checkpoint", "rm", newest, "--yes")
+        self.assertEqual(older, world.job(name)["lastCheckpoint"])
+        world.must("fork", name, "--dry-run")
 
     def test_create_saves_now_and_resume_takes_an_earlier_one(self) -> None:
         world = self.world
@@ -217,6 +222,7 @@ class CheckpointTest(unittest.TestCase):
     def test_a_job_that_gets_no_better_stops_early(self) -> None:
         name = self.submit(
             "evaluation={split: 0.25, every_steps: 2, early_stopping_patience: 2}",
+            "checkpoint.at_end=true",
             "train.optimizer.learning_rate=1e-30",
             steps=100,
         )
@@ -226,6 +232,12 @@ class CheckpointTest(unittest.TestCase):
         self.assertEqual("2", job["bestEvaluation"]["step"])
         watched = self.world.must("watch", name)
         self.assertIn("stopped early: best validation loss", watched.err)
+        forked = self.world.must(
+            *("fork", name, "--wait", "-o", "json", "--set", "train.steps=9"),
+            *("--set", "evaluation.early_stopping_patience=0"),
+        ).json()
+        self.assertEqual("9", forked["lastStep"]["step"], "it trains on")
+        self.assertFalse(forked.get("stoppedEarly"))
 
 
 if __name__ == "__main__":
