@@ -135,7 +135,9 @@ FaultyFileSystem::Admitted FaultyFileSystem::AdmitWrite(const std::string& path,
   if (const absl::Status status = Check(path, Kind::kOther); !status.ok()) {
     return {0, status};
   }
-  CountOperation();
+  if (const absl::Status status = CountOperation(path); !status.ok()) {
+    return {size_bytes / 2, status};
+  }
   if (const absl::Status status = Check(path, Kind::kTakesRoom); !status.ok() && size_bytes > 0) {
     return {fails_at_ == operations_ - 1 ? size_bytes / 2 : 0, status};
   }
@@ -150,7 +152,7 @@ FaultyFileSystem::Admitted FaultyFileSystem::AdmitWrite(const std::string& path,
 
 absl::Status FaultyFileSystem::Admit(const std::string& path, Kind kind) {
   MutexLock lock(&mutex_);
-  CountOperation();
+  MT_RETURN_IF_ERROR(CountOperation(path));
   return Check(path, kind);
 }
 
@@ -169,13 +171,14 @@ absl::Status FaultyFileSystem::Check(const std::string& path, Kind kind) const {
   return left_bytes_ == 0 && kind == Kind::kTakesRoom ? Full(path) : absl::OkStatus();
 }
 
-void FaultyFileSystem::CountOperation() {
+absl::Status FaultyFileSystem::CountOperation(const std::string& path) {
   if (operations_++ != fails_at_) {
-    return;
+    return absl::OkStatus();
   }
   left_bytes_ = fault_ == Fault::kFull ? 0 : left_bytes_;
   broken_ = broken_ || fault_ == Fault::kBroken;
   crashed_ = crashed_ || fault_ == Fault::kCrash;
+  return fault_ == Fault::kOnce ? Broken(path) : absl::OkStatus();
 }
 
 absl::StatusOr<std::unique_ptr<WritableFile>> FaultyFileSystem::OpenForWriting(

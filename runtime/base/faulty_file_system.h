@@ -33,8 +33,9 @@ class FaultyFileSystem final : public FileSystem {
   void CrashAfter(int64_t size_bytes);
 
   // Of the operations that change or sync something, counted from now on, the one of that number,
-  // from 0, meets the fault, and so do all later ones. A write leaves its first half.
-  enum class Fault { kFull, kBroken, kCrash };
+  // from 0, meets the fault, and so do all later ones; kOnce is an input/output error of that one
+  // alone. A write leaves its first half.
+  enum class Fault { kFull, kBroken, kCrash, kOnce };
   void FailAt(int64_t operation, Fault fault);
 
   // Since the last FailAt, or the start.
@@ -77,7 +78,8 @@ class FaultyFileSystem final : public FileSystem {
   absl::Status CheckReads(const std::string& path) const;
   absl::Status Check(const std::string& path, Kind kind) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void CountOperation() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The error that this operation alone meets.
+  absl::Status CountOperation(const std::string& path) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   static constexpr int64_t kUnlimited = -1;
   static constexpr int64_t kNever = -1;

@@ -101,18 +101,27 @@ absl::StatusOr<CheckpointListing> ListCheckpoints(const std::string& folder, Fil
   return listing;
 }
 
-absl::Status CleanCheckpointFolder(const std::string& folder, FileSystem& files) {
+absl::Status RestoreReplacedCheckpoints(const std::string& folder, FileSystem& files) {
   MT_ASSIGN_OR_RETURN(const std::vector<std::string> names, files.ListFolder(folder));
   for (const std::string& name : names) {
-    const std::string path = absl::StrCat(folder, "/", name);
-    const std::string replaced =
-        name.starts_with(kReplacedPrefix)
-            ? absl::StrCat(folder, "/", name.substr(kReplacedPrefix.size()))
-            : "";
-    if (!replaced.empty() && !files.Exists(replaced)) {
-      MT_RETURN_IF_ERROR(files.Rename(path, replaced));
-    } else if (name.starts_with(kTemporaryPrefix)) {
-      MT_RETURN_IF_ERROR(files.RemoveTree(path));
+    if (!name.starts_with(kReplacedPrefix)) {
+      continue;
+    }
+    const std::string path = absl::StrCat(folder, "/", name.substr(kReplacedPrefix.size()));
+    if (!files.Exists(path)) {
+      MT_RETURN_IF_ERROR(files.Rename(absl::StrCat(folder, "/", name), path));
+      MT_RETURN_IF_ERROR(files.SyncFolder(folder));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CleanCheckpointFolder(const std::string& folder, FileSystem& files) {
+  MT_RETURN_IF_ERROR(RestoreReplacedCheckpoints(folder, files));
+  MT_ASSIGN_OR_RETURN(const std::vector<std::string> names, files.ListFolder(folder));
+  for (const std::string& name : names) {
+    if (name.starts_with(kTemporaryPrefix)) {
+      MT_RETURN_IF_ERROR(files.RemoveTree(absl::StrCat(folder, "/", name)));
     }
   }
   return files.SyncFolder(folder);

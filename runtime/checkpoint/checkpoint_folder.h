@@ -58,9 +58,11 @@ struct CheckpointListing {
 // NOT_FOUND when there is no such folder.
 absl::StatusOr<CheckpointListing> ListCheckpoints(const std::string& folder, FileSystem& files);
 
-// Removes what dead saves left in a job's folder; gives one that was being replaced its name back
-// when the new one did not get it. While nobody saves there. NOT_FOUND when there is no such
-// folder.
+// Gives checkpoints that were being replaced when a save died their names back, where the new ones
+// did not get them. While nobody saves there. NOT_FOUND when there is no such folder.
+absl::Status RestoreReplacedCheckpoints(const std::string& folder, FileSystem& files);
+
+// The same, and removes what dead saves left.
 absl::Status CleanCheckpointFolder(const std::string& folder, FileSystem& files);
 
 }  // namespace megatrain

@@ -295,55 +295,61 @@ TEST_F(CheckpointTest, AFullDiskIsSeenBeforeAnythingIsWritten) {
 // In memory: what fails is the faulty file system, or a byte.
 class CheckpointFaultTest : private MemoryFolder, public CheckpointTest {
  protected:
+  using Fault = FaultyFileSystem::Fault;
+
   CheckpointFaultTest() : CheckpointTest(path()) {}
+
+  std::string SaveAnew(int64_t step, uint32_t seed) {
+    Fill(seed);
+    EXPECT_TRUE(disk_.RemoveTree(folder_ + "/" + CheckpointId(step)).ok());
+    EXPECT_TRUE(Save(step, disk_).ok());
+    return Contents(*store_, layout_);
+  }
+
+  // Saves `step` anew, meeting the fault at `operation`, over the checkpoint of step 60, which is
+  // `before`. Whether that operation was one of the save's.
+  bool CheckSaveWithFault(int64_t step, int64_t operation, Fault fault, const std::string& before) {
+    disk_.FailAt(operation, fault);
+    const absl::Status status = Save(step, disk_).status();
+    const bool was_met = disk_.operation_count() > operation;
+    disk_.Repair();
+    const bool left_nothing = !HasTemporaries();
+    EXPECT_TRUE(CleanCheckpointFolder(folder_, posix_).ok());
+    EXPECT_FALSE(HasTemporaries());
+    const std::string after = Contents(*store_, layout_);
+    const auto states = LoadAll();
+    EXPECT_FALSE(states.empty());
+    for (const auto& [saved_step, content] : states) {
+      const bool is_new = saved_step == step && content == after;
+      EXPECT_TRUE(is_new || (saved_step == 60 && content == before)) << saved_step << status;
+      EXPECT_FALSE(is_new && !status.ok() && (fault == Fault::kFull || fault == Fault::kOnce));
+      EXPECT_FALSE(!is_new && status.ok() && saved_step == step);
+    }
+    if (fault == Fault::kFull || fault == Fault::kOnce) {
+      EXPECT_TRUE(status.ok() || left_nothing) << status;
+    }
+    return was_met;
+  }
+
+  FaultyFileSystem disk_{&posix_};
 };
 
 // R14, R15: after every fault at every operation of a save the checkpoint before is there, whole,
-// and of the one that failed all or nothing: nothing at all where the disk still lets it be
-// removed.
+// also when it is the one that is replaced, and of the one that failed all or nothing: nothing at
+// all where the disk still lets it be removed.
 TEST_F(CheckpointFaultTest, EveryOperationOfASaveCanFail) {
-  using Fault = FaultyFileSystem::Fault;
-  Fill(1);
-  ASSERT_TRUE(Save(60, posix_).ok());
-  const std::string before = Contents(*store_, layout_);
-  Fill(2);
-  const std::string after = Contents(*store_, layout_);
-  FaultyFileSystem disk(&posix_);
-  disk.FailAt(1 << 20, Fault::kFull);
-  ASSERT_TRUE(Save(120, disk).ok());
-  const int64_t operations = disk.operation_count();
-  EXPECT_GE(operations, 4 * 4);
-  for (const bool replaces : {false, true}) {
-    for (const Fault fault : {Fault::kFull, Fault::kBroken, Fault::kCrash}) {
-      for (int64_t operation = 0; operation < operations; ++operation) {
+  for (const int64_t step : {60, 120}) {
+    for (const Fault fault : {Fault::kFull, Fault::kBroken, Fault::kCrash, Fault::kOnce}) {
+      int64_t operation = 0;
+      for (bool was_met = true; was_met && !HasFailure(); ++operation) {
         SCOPED_TRACE(testing::Message()
-                     << replaces << " " << static_cast<int>(fault) << " " << operation);
-        const int64_t step = replaces ? 60 : 120;
-        disk.Repair();
-        ASSERT_TRUE(disk.RemoveTree(folder_ + "/step-00000120").ok());
-        disk.FailAt(operation, fault);
-        const absl::Status status = Save(step, disk).status();
-        disk.Repair();
-        const bool left_nothing = !HasTemporaries();
-        ASSERT_TRUE(CleanCheckpointFolder(folder_, posix_).ok());
-        EXPECT_FALSE(HasTemporaries());
-        const auto states = LoadAll();
-        ASSERT_FALSE(states.empty());
-        EXPECT_EQ(states[0].first, 60);
-        EXPECT_TRUE(states[0].second == before || (replaces && states[0].second == after));
-        if (states.size() == 2) {
-          EXPECT_EQ(states[1], std::pair(int64_t{120}, after));
-        }
-        if (fault == Fault::kFull && !status.ok()) {
-          EXPECT_EQ(states.size(), 1u) << status;
-          EXPECT_TRUE(left_nothing) << status;
-        }
-        if (replaces) {
-          Fill(1);
-          ASSERT_TRUE(Save(60, posix_).ok());
-          Fill(2);
-        }
+                     << step << " " << static_cast<int>(fault) << " " << operation);
+        ASSERT_TRUE(disk_.RemoveTree(folder_ + "/step-00000120").ok());
+        const std::string before = SaveAnew(60, 1);
+        Fill(2);
+        was_met = CheckSaveWithFault(step, operation, fault, before);
       }
+      EXPECT_GE(operation, 4 * 4);
     }
   }
 }

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/checkpoint/checkpoint_folder.h"
 #include "runtime/checkpoint/save_prediction.h"
 #include "runtime/planner/planner.h"
 
@@ -71,6 +72,10 @@ absl::Status JobSaver::TrySave(const TrainingProgress& progress, const SaveReque
   manifest.progress.update_count = parts_.session.pipeline().update_count();
   manifest.trigger = request.trigger;
   manifest.create_time = parts_.clock.WallNow();
+  if (IsSaved(manifest.progress)) {
+    TellOfSaved(request.trigger, start, due);
+    return absl::OkStatus();
+  }
   MT_ASSIGN_OR_RETURN(
       const WrittenCheckpoint written,
       WriteCheckpoint(parts_.session.store(), std::move(manifest), options_.folder, parts_.files,
@@ -90,6 +95,27 @@ absl::Status JobSaver::TrySave(const TrainingProgress& progress, const SaveReque
                    .write = saved_time_ - drained,
                    .direct = written.direct});
   return absl::OkStatus();
+}
+
+// The newest one was written by this run, or loaded: what has its progress has its bits.
+bool JobSaver::IsSaved(const TrainingProgress& progress) const {
+  if (progress.step != saved_step_) {
+    return false;
+  }
+  const absl::StatusOr<Checkpoint> newest =
+      OpenCheckpoint(absl::StrCat(options_.folder, "/", CheckpointId(saved_step_)), parts_.files);
+  return newest.ok() && newest->manifest.progress == progress;
+}
+
+void JobSaver::TellOfSaved(CheckpointTrigger trigger, absl::Duration start, absl::Duration due) {
+  saved_time_ = parts_.clock.MonotonicNow();
+  last_id_ = CheckpointId(saved_step_);
+  parts_.observer.OnLogLine(absl::StrCat("checkpoint ", last_id_, " has this state already"));
+  parts_.observer.OnCheckpoint({.id = last_id_,
+                                .step = saved_step_,
+                                .trigger = trigger,
+                                .save = saved_time_ - due,
+                                .stall = saved_time_ - start});
 }
 
 void JobSaver::Report(const WrittenCheckpoint& written, CheckpointReport report) {

@@ -39,9 +39,11 @@ class JobSaver {
   bool Due(int64_t step) const;
 
   // Saves after the steps that `progress` counts, of which every result is known; training may go
-  // on afterwards. `due` is when it was due. While the disk does not take it, holds, and asks the
-  // observer again and again. The request it was saved for in the end, whose then_stop is true when
-  // any one asked for it; CANCELLED when the observer gives up; else an error of the pipeline.
+  // on afterwards. `due` is when it was due. A state that the newest checkpoint has already is not
+  // written again: the observer is told of that one. While the disk does not take it, holds, and
+  // asks the observer again and again. The request it was saved for in the end, whose then_stop is
+  // true when any one asked for it; CANCELLED when the observer gives up; else an error of the
+  // pipeline.
   absl::StatusOr<SaveRequest> Save(const TrainingProgress& progress, SaveRequest request,
                                    absl::Duration due);
 
@@ -54,11 +56,15 @@ class JobSaver {
 
   // Steps of the newest checkpoint of this job, or of the one that it goes on from.
   int64_t saved_step() const { return saved_step_; }
+  // Of the newest one that was told of; empty: none was.
   const std::string& last_id() const { return last_id_; }
 
  private:
   absl::Status TrySave(const TrainingProgress& progress, const SaveRequest& request,
                        absl::Duration due);
+  // Whether the newest checkpoint has that state, and is still there.
+  bool IsSaved(const TrainingProgress& progress) const;
+  void TellOfSaved(CheckpointTrigger trigger, absl::Duration start, absl::Duration due);
   void Report(const WrittenCheckpoint& written, CheckpointReport report);
 
   const Parts parts_;

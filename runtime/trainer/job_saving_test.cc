@@ -85,6 +85,39 @@ TEST_F(JobSavingTest, SavesByTime) {
   EXPECT_GE(observer.checkpoints[1].step, observer.checkpoints[0].step + 5);
 }
 
+TEST_F(JobSavingTest, AStateThatIsSavedIsNotWrittenAgain) {
+  const Whole whole = RunWhole();
+  const std::string path = job_.save.folder + "/step-00000004";
+  const auto pause = [&](RecordingObserver& observer, int64_t told_steps) {
+    observer.request = SaveRequest{.trigger = CheckpointTrigger::kPause, .then_stop = true};
+    observer.request_after = told_steps;
+    const auto result = Run(observer);
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_EQ(result->paused_checkpoint, "step-00000004");
+    EXPECT_EQ(observer.checkpoints.back().id, "step-00000004");
+    EXPECT_EQ(observer.checkpoints.back().trigger, CheckpointTrigger::kPause);
+  };
+  RecordingObserver saved;  // the pause comes while it saves by itself
+  ASSERT_NO_FATAL_FAILURE(pause(saved, 4));
+  EXPECT_EQ(saved.checkpoints.size(), 2u);
+  EXPECT_EQ(saved.checkpoints.back().size_bytes, 0);
+  StartFromNewest();
+  RecordingObserver loaded;  // before it does a step
+  ASSERT_NO_FATAL_FAILURE(pause(loaded, 0));
+  EXPECT_EQ(loaded.checkpoints.size(), 1u);
+  EXPECT_EQ(OpenCheckpoint(path, posix_)->manifest.trigger, CheckpointTrigger::kPeriodic);
+  RecordingObserver missed;
+  missed.on_phase = [&](TrainPhase phase) {
+    if (phase == TrainPhase::kTraining) {
+      std::filesystem::remove_all(path);
+    }
+  };
+  ASSERT_NO_FATAL_FAILURE(pause(missed, 0));
+  EXPECT_EQ(missed.checkpoints.size(), 1u);
+  EXPECT_GT(missed.checkpoints[0].size_bytes, 0);
+  ExpectTheRestEquals(whole, saved);
+}
+
 // R15: nothing is lost while the disk does not take it.
 TEST_F(JobSavingTest, AFullDiskHoldsTheJobUntilThereIsRoom) {
   const Whole whole = RunWhole();

@@ -100,6 +100,38 @@ TEST_F(ResumeTest, APauseInterruptsTheLastEvaluation) {
   EXPECT_EQ(saved->manifest.progress.last_evaluation->loss, whole.observer.evaluations[0].loss);
 }
 
+// The only checkpoint is written again, with its evaluation: a death at any operation on the disk
+// leaves it to go on from, under the name by which its job knows it.
+TEST_F(ResumeTest, ADeathWhileACheckpointIsReplacedLosesNoBit) {
+  job_.batches.epochs = 1;
+  job_.evaluation.data_path = WritePreparedData("valid_" + name_, RandomRows(20, 12, 64, 8));
+  job_.save.every_steps = 0;
+  const Whole whole = RunWhole();
+  RecordingObserver paused;
+  ASSERT_NO_FATAL_FAILURE(PauseInEvaluation("step-00000005", paused));
+  const std::string paused_folder = job_.save.folder;
+  job_.save.folder = folder_.path() + "/resumed";
+  job_.start.resume_path = job_.save.folder + "/step-00000005";
+  int deaths = 0;
+  for (bool died = true; died; ++deaths) {
+    SCOPED_TRACE(deaths);
+    std::filesystem::remove_all(job_.save.folder);
+    std::filesystem::copy(paused_folder, job_.save.folder,
+                          std::filesystem::copy_options::recursive);
+    disk_.FailAt(deaths, FaultyFileSystem::Fault::kCrash);
+    RecordingObserver dead;
+    died = !Run(dead).ok();
+    disk_.Repair();
+    RecordingObserver rest;
+    const auto result = Run(rest);
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_EQ(rest.first_step, 5);
+    EXPECT_EQ(FinalChecksums(job_.save.folder), whole.state_checksums);
+    EXPECT_TRUE(ReadWeights(OutputPath()) == whole.exported);
+  }
+  EXPECT_GT(deaths, 2 * 16);
+}
+
 TEST_F(ResumeTest, ASaveThatIsAskedForInAnEvaluationComesAfterIt) {
   job_.evaluation = {.split = 0.2, .every_steps = 5};
   job_.save.every_steps = 0;

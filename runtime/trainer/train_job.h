@@ -109,7 +109,7 @@ struct CheckpointReport {
   std::string id;
   int64_t step = 0;
   CheckpointTrigger trigger = CheckpointTrigger::kManual;
-  int64_t size_bytes = 0;          // of all files
+  int64_t size_bytes = 0;          // of all files; 0: it was there already, with this state
   absl::Duration save;             // from when it was due, or asked for, to its commit
   absl::Duration stall;            // for which training stood still
   absl::Duration write;            // of that, the disk's part

@@ -46,19 +46,20 @@ JobEvaluator::Rows ValidationRows(const TrainJob& job, const JobInputs& inputs,
           .part = RowPart::kHeldOut};
 }
 
-// Before anything is allocated: what a dead attempt left is removed, and the disk has room for the
-// checkpoints that are to be kept, and for one more while they are replaced.
-absl::Status PrepareFolder(const SaveOptions& save, const std::vector<int64_t>& unit_elements,
-                           FileSystem& files) {
+// First of all: the checkpoint that the job goes on from may be the one that a dead attempt was
+// about to replace.
+absl::Status CleanFolder(const SaveOptions& save, FileSystem& files) {
+  const absl::Status cleaned =
+      save.folder.empty() ? absl::OkStatus() : CleanCheckpointFolder(save.folder, files);
+  return absl::IsNotFound(cleaned) ? absl::OkStatus() : cleaned;
+}
+
+// Before anything is allocated: the disk has room for the checkpoints that are to be kept, and for
+// one more while they are replaced.
+absl::Status CheckFolder(const SaveOptions& save, const std::vector<int64_t>& unit_elements,
+                         FileSystem& files) {
   const bool saves = save.every_steps > 0 || save.every > absl::ZeroDuration() || save.at_end;
-  if (save.folder.empty()) {
-    return absl::OkStatus();
-  }
-  const absl::Status cleaned = CleanCheckpointFolder(save.folder, files);
-  if (!cleaned.ok() && !absl::IsNotFound(cleaned)) {
-    return cleaned;
-  }
-  if (!saves) {
+  if (save.folder.empty() || !saves) {
     return absl::OkStatus();
   }
   MT_RETURN_IF_ERROR(files.MakeFolders(save.folder));
@@ -208,6 +209,7 @@ absl::StatusOr<TrainResult> Trainer::RunJob(const TrainJob& job, TrainObserver& 
                     [&observer](const std::string& what) { observer.OnStall(what); });
   JobProgress progress(parts_.clock, observer, watchdog);
   progress.Begin(TrainPhase::kLoading);
+  MT_RETURN_IF_ERROR(CleanFolder(job.save, parts_.files));
   MT_ASSIGN_OR_RETURN(const JobInputs inputs, OpenJobInputs(job, parts_.files));
   MT_ASSIGN_OR_RETURN(const Plan plan, PlanOf(job, inputs));
   if (!plan.fits) {
@@ -249,7 +251,7 @@ absl::Status Trainer::Announce(const TrainJob& job, const JobInputs& inputs, con
     }
   }
   MT_RETURN_IF_ERROR(
-      PrepareFolder(job.save, UnitElements(MakeModelLayout(inputs.model->config())), parts_.files));
+      CheckFolder(job.save, UnitElements(MakeModelLayout(inputs.model->config())), parts_.files));
   observer.OnPlanned(plan, reader.step_count(), first_step);
   observer.OnLogLine(absl::StrCat("the plan ", plan.verdict));
   if (inputs.checkpoint.has_value()) {

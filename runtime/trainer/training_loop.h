@@ -29,7 +29,7 @@ struct LoopParts {
 struct LoopEnd {
   TrainingProgress progress;
   bool paused = false;          // as asked for: the state is saved
-  std::string last_checkpoint;  // that this loop wrote; empty: none
+  std::string last_checkpoint;  // that this loop wrote, or found to have its state; empty: none
 };
 
 // Does the steps of the reader that `progress` has not done and tells the observer each one in

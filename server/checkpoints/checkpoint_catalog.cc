@@ -51,13 +51,16 @@ absl::StatusOr<std::unique_ptr<CheckpointCatalog>> CheckpointCatalog::Open(const
 
 absl::Status CheckpointCatalog::Reconcile() {
   MT_RETURN_IF_ERROR(CheckDisk());
+  std::vector<JobRecord> known;
   MT_ASSIGN_OR_RETURN(const std::vector<std::string> ids,
                       parts_.disk.ListFolder(parts_.jobs_folder));
   for (const std::string& id : ids) {
     const std::string job = absl::StrCat("jobs/", id);
-    if (!IsResourceId(id) || !parts_.jobs.Get(job).ok()) {
+    const absl::StatusOr<JobRecord> record = parts_.jobs.Get(job);
+    if (!IsResourceId(id) || !record.ok()) {
       continue;
     }
+    known.push_back(*record);
     const absl::Status status = ReconcileFolder(job);
     if (!status.ok() && !absl::IsNotFound(status)) {
       parts_.report(absl::StrCat("the checkpoints of ", job,
@@ -72,6 +75,9 @@ absl::Status CheckpointCatalog::Reconcile() {
           absl::StrCat(row.name(), " is forgotten: ", std::string(found.status().message())));
       MT_RETURN_IF_ERROR(ForgetRow(row));
     }
+  }
+  for (const JobRecord& record : known) {
+    Retain(record);
   }
   return absl::OkStatus();
 }
@@ -123,6 +129,15 @@ absl::StatusOr<std::vector<CheckpointListing::Invalid>> CheckpointCatalog::Adopt
   return std::move(listing->invalid);
 }
 
+absl::StatusOr<std::vector<CheckpointListing::Invalid>> CheckpointCatalog::RestoreAndAdopt(
+    const std::string& job) {
+  const absl::Status restored = RestoreReplacedCheckpoints(FolderOf(job), parts_.disk);
+  if (!restored.ok() && !absl::IsNotFound(restored)) {
+    return restored;
+  }
+  return Adopt(job);
+}
+
 absl::Status CheckpointCatalog::ForgetRow(const v1::Checkpoint& row) {
   return parts_.database.Write(
       [&row](Connection& connection) { return DeleteCheckpointRow(connection, row); });
@@ -148,7 +163,8 @@ absl::StatusOr<CheckpointCatalog::Rows> CheckpointCatalog::RowsOf(const std::str
 }
 
 absl::StatusOr<JobStart> CheckpointCatalog::StartOf(const JobRecord& record) {
-  const absl::StatusOr<std::vector<CheckpointListing::Invalid>> invalid = Adopt(record.job.name());
+  const absl::StatusOr<std::vector<CheckpointListing::Invalid>> invalid =
+      RestoreAndAdopt(record.job.name());
   MT_ASSIGN_OR_RETURN(const Rows rows, RowsOf(record.job.name()));
   MT_ASSIGN_OR_RETURN(JobStart start, Choose(record, rows));
   MT_RETURN_IF_ERROR(invalid.status());
@@ -206,11 +222,18 @@ absl::StatusOr<v1::Checkpoint> CheckpointCatalog::Commit(const JobRecord& record
     MT_ASSIGN_OR_RETURN(committed, InsertCheckpoint(connection, DescribeCheckpoint(job, *found)));
     return absl::OkStatus();
   }));
-  if (const absl::Status status = Retain(record); !status.ok()) {
-    parts_.report(absl::StrCat("old checkpoints of ", job,
-                               " stay until the next one: ", std::string(status.message())));
-  }
+  Retain(record);
   return committed;
+}
+
+void CheckpointCatalog::Settle(const JobRecord& record) {
+  const absl::Status taken_in = RestoreAndAdopt(record.job.name()).status();
+  if (!taken_in.ok()) {
+    parts_.report(absl::StrCat("the checkpoints of ", record.job.name(),
+                               " stay as they are: ", std::string(taken_in.message())));
+    return;
+  }
+  Retain(record);
 }
 
 absl::StatusOr<std::set<std::string>> CheckpointCatalog::NeededByForks() {
@@ -224,18 +247,34 @@ absl::StatusOr<std::set<std::string>> CheckpointCatalog::NeededByForks() {
   return needed;
 }
 
-absl::Status CheckpointCatalog::Retain(const JobRecord& record) {
+void CheckpointCatalog::Retain(const JobRecord& record) {
+  if (const absl::Status status = TryRetain(record); !status.ok()) {
+    parts_.report(absl::StrCat("old checkpoints of ", record.job.name(),
+                               " stay until the next one: ", std::string(status.message())));
+  }
+}
+
+absl::Status CheckpointCatalog::TryRetain(const JobRecord& record) {
   MutexLock lock(&remove_mutex_);
   MT_ASSIGN_OR_RETURN(const Rows rows, RowsOf(record.job.name()));
+  if (StartWishStands(record.wishes, rows)) {
+    return absl::OkStatus();  // what it is to go on from may be none of the newest
+  }
   RetentionRules rules;
   rules.keep_last = std::max<int64_t>(record.job.spec().checkpoint().keep_last(), 1);
   MT_ASSIGN_OR_RETURN(rules.needed, NeededByForks());
+  if (const JobStart start = ChooseStart(record, rows); start.checkpoint.has_value()) {
+    rules.needed.insert(start.checkpoint->name());
+  }
   const std::string& wished = record.wishes.start_checkpoint;
   if (!wished.empty()) {
     rules.rewound_step = StepOfCheckpointId(wished.substr(wished.rfind('/') + 1)).value_or(0);
   }
   std::vector<v1::Checkpoint> newest_first;
   for (const auto& [number, row] : rows) {
+    if (row.damage().empty() && !OpenCheckpoint(row.path(), parts_.disk).ok()) {
+      continue;  // it stays as it is, and no other goes for it
+    }
     newest_first.push_back(row);
     if (!wished.empty() && number <= record.wishes.start_after_number) {
       rules.before_rewind.insert(row.name());

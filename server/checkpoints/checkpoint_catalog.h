@@ -50,9 +50,10 @@ class CheckpointCatalog final : public JobCheckpoints {
   };
 
   // Takes in valid folders without a row, forgets rows without a valid folder, and removes what
-  // saves and removals left. Before any engine runs. What the disk does not give is reported and
-  // stays as it is: it is one job's affair. FAILED_PRECONDITION when no folder of any row is there,
-  // as if their disk were not mounted: nothing is forgotten then.
+  // saves and removals left, and what retention does not keep. Before any engine runs. What the
+  // disk does not give is reported and stays as it is: it is one job's affair. FAILED_PRECONDITION
+  // when no folder of any row is there, as if their disk were not mounted: nothing is forgotten
+  // then.
   static absl::StatusOr<std::unique_ptr<CheckpointCatalog>> Open(const Parts& parts);
 
   absl::StatusOr<std::string> Folder(const v1::Job& job) override;
@@ -60,6 +61,7 @@ class CheckpointCatalog final : public JobCheckpoints {
   absl::StatusOr<std::vector<v1::JobEvent>> Figures(const v1::Checkpoint& checkpoint) override;
   absl::StatusOr<v1::Checkpoint> Commit(const JobRecord& record,
                                         const std::string& checkpoint_id) override;
+  void Settle(const JobRecord& record) override;
   absl::StatusOr<std::string> Best(const v1::Job& job) override;
   absl::Status MarkDamaged(const v1::Checkpoint& checkpoint, const std::string& damage) override;
   absl::Status CheckRoom(const v1::Job& job) override;
@@ -123,6 +125,8 @@ class CheckpointCatalog final : public JobCheckpoints {
   absl::Status CheckDisk();
   // Folders of the job without a row get one; gives those that are no checkpoints.
   absl::StatusOr<std::vector<CheckpointListing::Invalid>> Adopt(const std::string& job);
+  // The same for a job that does not run: first, what a dead save was about to replace is back.
+  absl::StatusOr<std::vector<CheckpointListing::Invalid>> RestoreAndAdopt(const std::string& job);
   absl::Status ForgetRow(const v1::Checkpoint& row);
   std::string FolderOf(const std::string& job) const;
 
@@ -131,7 +135,8 @@ class CheckpointCatalog final : public JobCheckpoints {
   absl::StatusOr<JobStart> Choose(const JobRecord& record, const Rows& rows);
   absl::StatusOr<std::set<std::string>> NeededByForks();
   absl::Status CheckRemovable(const v1::Checkpoint& row);
-  absl::Status Retain(const JobRecord& record);
+  absl::Status TryRetain(const JobRecord& record);
+  void Retain(const JobRecord& record);
   absl::Status RemoveOld(const v1::Checkpoint& row) ABSL_EXCLUSIVE_LOCKS_REQUIRED(remove_mutex_);
 
   const Parts parts_;

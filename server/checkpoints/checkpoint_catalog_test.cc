@@ -20,6 +20,7 @@
 #include "server/database/database.h"
 #include "server/database/request_log.h"
 #include "server/errors/errors.h"
+#include "server/jobs/job_wish.h"
 #include "server/jobs/memory_job_store.h"
 #include "server/resources/resource_table.h"
 
@@ -193,6 +194,64 @@ TEST_F(CheckpointCatalogTest, OneThatWasBeingReplacedWhenAllDiedIsBackAtStart) {
   EXPECT_THAT(Steps(), ElementsAre(1));
   EXPECT_EQ(catalog_->Get(Name(1))->message.uid(), uid);
   EXPECT_EQ(StartOf(Job()), Name(1));
+}
+
+TEST_F(CheckpointCatalogTest, OneThatWasBeingReplacedWhenTheEngineDiedIsGoneOnFrom) {
+  const std::string uid = Save({.step = 1}).uid();
+  for (const bool settles : {true, false}) {
+    MakeCheckpointFolder(folder_, {.step = 1, .create_seconds = 100});
+    std::filesystem::rename(folder_ + "/step-00000001", FolderOf("a") + "/tmp-step-00000001");
+    std::filesystem::rename(FolderOf("a") + "/step-00000001",
+                            FolderOf("a") + "/tmp-replaced-step-00000001");
+    if (settles) {
+      catalog_->Settle(Job());
+      EXPECT_TRUE(std::filesystem::exists(FolderOf("a") + "/step-00000001"));
+    }
+    EXPECT_EQ(StartOf(Job()), Name(1));
+    EXPECT_EQ(passed_over_, "");
+    EXPECT_THAT(Steps(), ElementsAre(1));
+    EXPECT_EQ(catalog_->Get(Name(1))->message.uid(), uid);
+    std::filesystem::remove_all(FolderOf("a") + "/tmp-step-00000001");
+  }
+}
+
+TEST_F(CheckpointCatalogTest, WhatIsAdoptedTakesThePlaceOfOlderOnes) {
+  for (const bool restarts : {true, false}) {
+    const int64_t step = restarts ? 1 : 4;
+    Save({.step = step});
+    Save({.step = step + 1});
+    MakeCheckpointFolder(FolderOf("a"), {.step = step + 2});
+    if (restarts) {
+      Restart();
+    } else {
+      catalog_->Settle(Job());
+    }
+    EXPECT_THAT(Steps(), ElementsAre(step + 2, step + 1));
+  }
+  std::filesystem::remove(FolderOf("a") + "/step-00000006/manifest.json");
+  MakeCheckpointFolder(FolderOf("a"), {.step = 7});
+  catalog_->Settle(Job());
+  EXPECT_THAT(Steps(), ElementsAre(7, 6, 5)) << "for one that may be none no other goes";
+}
+
+TEST_F(CheckpointCatalogTest, NothingGoesWhileAJobIsToGoBack) {
+  Save({.step = 1});
+  Save({.step = 2});
+  JobRecord record = Job();
+  record.job.set_state(v1::JOB_STATE_PAUSED);
+  record.job.mutable_spec()->mutable_checkpoint()->set_keep_last(1);
+  ASSERT_TRUE(jobs_.Update(record, {}).ok());
+  const JobWish wish{.kind = JobWish::Kind::kResume,
+                     .start_checkpoint = Name(1),
+                     .start_after_number = catalog_->LastNumber("jobs/a").value_or(0)};
+  ASSERT_TRUE(jobs_.RecordWish(kNoKey, "jobs/a", wish).ok());
+  record = Job();
+  catalog_->Settle(record);
+  Restart();
+  EXPECT_THAT(Steps(), ElementsAre(2, 1));
+  MakeCheckpointFolder(FolderOf("a"), {.step = 2, .create_seconds = 100});
+  catalog_->Settle(record);
+  EXPECT_THAT(Steps(), ElementsAre(2));
 }
 
 TEST_F(CheckpointCatalogTest, TheBestHasALossAndIsWhole) {

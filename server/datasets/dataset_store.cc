@@ -8,6 +8,7 @@
 #include "server/database/request_log.h"
 #include "server/datasets/fingerprint.h"
 #include "server/errors/errors.h"
+#include "server/files/hash_file.h"
 #include "server/names/resource_name.h"
 #include "server/resources/timestamp.h"
 
@@ -31,6 +32,17 @@ absl::Status CheckReady(const v1::Dataset& dataset) {
                               : std::string("is still being checked: wait until it is READY");
   return PreconditionFailed(dataset.name(), "DATASET_NOT_READY",
                             absl::StrCat(dataset.name(), " ", why));
+}
+
+// Tokens are named by what was uploaded: they must not be made of anything else.
+absl::Status CheckUnchanged(const v1::Dataset& dataset, const std::string& path) {
+  MT_ASSIGN_OR_RETURN(const std::string sha256, HashFile(path));
+  if (sha256 == dataset.sha256()) return absl::OkStatus();
+  return WithReason(absl::DataLossError(absl::StrCat(
+                        "the file of ", dataset.name(), ", ", path,
+                        ", has changed since it was uploaded (SHA-256 ", sha256, ", not ",
+                        dataset.sha256(), "): put it back, or upload it as another data set")),
+                    "DATASET_CHANGED", {{"dataset", dataset.name()}});
 }
 
 }  // namespace
@@ -218,6 +230,7 @@ absl::StatusOr<std::string> DatasetStore::Prepare(const PrepareRequest& request)
 
 absl::Status DatasetStore::MakeTokens(const v1::Dataset& dataset, const PrepareRequest& request,
                                       const std::string& fingerprint, const std::string& path) {
+  MT_RETURN_IF_ERROR(CheckUnchanged(dataset, DataPathOf(dataset.name())));
   const std::string staging = absl::StrCat(options_.staging_folder, "/", fingerprint);
   const absl::Status status =
       parts_.preparer.Tokenize({.run_name = request.run_name,

@@ -72,7 +72,8 @@ class DatasetStore {
     bool skip_untrained_rows = false;
   };
   // The folder of tokens of a READY data set for one model and its settings: found, or made, which
-  // takes long. Errors of the data begin with the data set's name.
+  // takes long. Errors of the data begin with the data set's name; DATA_LOSS with the reason
+  // DATASET_CHANGED when its file, of which they are to be made, is not what was uploaded.
   absl::StatusOr<std::string> Prepare(const PrepareRequest& request);
 
  private:

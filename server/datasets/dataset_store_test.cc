@@ -239,6 +239,22 @@ TEST_F(DatasetStoreTest, MakesTokensOnce) {
   EXPECT_NE(*service.datasets->Prepare(Request()), path);
 }
 
+TEST_F(DatasetStoreTest, NoTokensAreMadeOfAFileThatHasChanged) {
+  Service service(folder_);
+  service.Make("a", absl::StrCat(kRow, kRow));
+  const std::string path = *service.datasets->Prepare(Request());
+  WriteText(folder_ + "/datasets/a/data.jsonl", kRow);
+  EXPECT_EQ(*service.datasets->Prepare(Request()), path) << "they are those of the upload";
+  std::filesystem::remove_all(path);
+  const absl::Status status = service.datasets->Prepare(Request()).status();
+  EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+  EXPECT_EQ(ReasonOf(status), "DATASET_CHANGED");
+  EXPECT_THAT(std::string(status.message()), HasSubstr("datasets/a/data.jsonl, has changed"));
+  EXPECT_THAT(Files("prepared"), IsEmpty());
+  WriteText(folder_ + "/datasets/a/data.jsonl", absl::StrCat(kRow, kRow));
+  EXPECT_EQ(*service.datasets->Prepare(Request()), path);
+}
+
 TEST_F(DatasetStoreTest, WhatCannotBePreparedIsSaidAndLeavesNothing) {
   Service service(folder_, /*file_limit_bytes=*/4096);
   service.Make("a", absl::StrCat(kRow, kLongRow));

@@ -49,7 +49,8 @@ absl::StatusOr<JobMaterials::Prepared> CatalogJobMaterials::PrepareNow(const v1:
     }
   }
   MT_ASSIGN_OR_RETURN(const v1::ModelVersion model, parts_.models.Get(job.spec().model()));
-  if (!job.last_checkpoint().empty() || !job.forked_from().empty()) {
+  MT_ASSIGN_OR_RETURN(const bool goes_on, GoesOn(job));
+  if (goes_on) {
     MT_RETURN_IF_ERROR(parts_.models.CheckUnchanged(model));  // it goes on with the same model
   }
   MT_ASSIGN_OR_RETURN(
@@ -74,6 +75,15 @@ absl::StatusOr<JobMaterials::Prepared> CatalogJobMaterials::PrepareNow(const v1:
     prepared.evaluation_data_fingerprint = FolderName(prepared.evaluation_data_path);
   }
   return prepared;
+}
+
+// The job itself knows only of checkpoints that it was told of.
+absl::StatusOr<bool> CatalogJobMaterials::GoesOn(const v1::Job& job) {
+  if (!job.last_checkpoint().empty() || !job.forked_from().empty()) {
+    return true;
+  }
+  MT_ASSIGN_OR_RETURN(const auto newest, parts_.checkpoints.List(job.name(), 0, 1));
+  return !newest.empty();
 }
 
 void CatalogJobMaterials::StopPreparing(const std::string& job_name) {

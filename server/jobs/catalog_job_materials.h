@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "runtime/base/file_system.h"
 #include "runtime/base/mutex.h"
+#include "server/checkpoints/checkpoint_catalog.h"
 #include "server/datasets/data_preparer.h"
 #include "server/datasets/dataset_store.h"
 #include "server/executor/executor.h"
@@ -25,6 +26,7 @@ class CatalogJobMaterials final : public JobMaterials {
  public:
   // All outlive it.
   struct Parts {
+    CheckpointCatalog& checkpoints;
     DatasetStore& datasets;
     DataPreparer& preparer;
     ModelStore& models;
@@ -46,6 +48,8 @@ class CatalogJobMaterials final : public JobMaterials {
 
  private:
   absl::StatusOr<Prepared> PrepareNow(const v1::Job& job);
+  // Whether what the job was trained to before is gone on from, or may be.
+  absl::StatusOr<bool> GoesOn(const v1::Job& job);
 
   const Parts parts_;
   Mutex mutex_;

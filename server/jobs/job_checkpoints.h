@@ -47,6 +47,11 @@ class JobCheckpoints {
   virtual absl::StatusOr<v1::Checkpoint> Commit(const JobRecord& record,
                                                 const std::string& checkpoint_id) = 0;
 
+  // An attempt of the job has ended, perhaps in the middle of a save: takes in what the engine
+  // committed and told nobody of, and removes what the job's retention does not keep. What fails is
+  // done later, or at the next start.
+  virtual void Settle(const JobRecord& record) = 0;
+
   // The job's best checkpoint by evaluation; empty when it has none.
   virtual absl::StatusOr<std::string> Best(const v1::Job& job) = 0;
 

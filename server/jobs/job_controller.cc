@@ -215,6 +215,10 @@ absl::Status JobController::Advance(absl::Time now) {
     if (current_->stage == Current::Stage::kPrepared && parts_.runner.Ready()) {
       ChooseStart(now);
     }
+    if (current_->stage == Current::Stage::kEnded) {
+      // Before anybody sees its end, and wishes to go back to a checkpoint.
+      parts_.checkpoints.Settle(current_->change.record());
+    }
     if (current_->change.changed()) {
       MT_RETURN_IF_ERROR(Save(current_->change));
     }

@@ -71,6 +71,8 @@ class ScriptedJobCheckpoints final : public JobCheckpoints {
     return Insert(record.job.name(), folder->first, folder->second);
   }
 
+  void Settle(const JobRecord& record) override { Adopt(record.job.name()); }
+
   absl::StatusOr<std::string> Best(const v1::Job&) override { return std::string(); }
 
   absl::Status MarkDamaged(const v1::Checkpoint& checkpoint, const std::string& damage) override {

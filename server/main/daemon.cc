@@ -209,8 +209,8 @@ void Daemon::Parts::StartEngine() {
 }
 
 absl::Status Daemon::Parts::MakeJobs() {
-  materials = std::make_unique<CatalogJobMaterials>(
-      CatalogJobMaterials::Parts{*datasets, *preparer, *models, files, In("tmp/output")});
+  materials = std::make_unique<CatalogJobMaterials>(CatalogJobMaterials::Parts{
+      *checkpoints, *datasets, *preparer, *models, files, In("tmp/output")});
   MT_ASSIGN_OR_RETURN(const std::vector<JobRecord> active, jobs->Active());
   MT_RETURN_IF_ERROR(materials->RemoveStrays(active));
   controller = std::make_unique<JobController>(

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import unittest
 from pathlib import Path
@@ -65,7 +66,7 @@ class CheckpointTest(unittest.TestCase):
 
     def test_a_paused_job_goes_on_bit_for_bit(self) -> None:
         world = self.world
-        name = self.submit("checkpoint.every_steps=50", steps=300)
+        name = self.submit("checkpoint.every_steps=250", steps=300)
         self.wait_for_step(name, 10)
         paused = world.must("pause", name, "--wait")
         self.assertEqual(f"{name} PAUSED\n", paused.out)
@@ -95,6 +96,21 @@ class CheckpointTest(unittest.TestCase):
         self.assertEqual(2, job["attempt"])
         self.assertNotEqual("", job["resumedFrom"])
         self.assertIn("resumed from", self.world.must("show", name).out)
+        self.check_same_run(name, self.submit(steps=300))
+
+    def test_an_engine_that_dies_while_it_replaces_a_checkpoint_loses_none(self) -> None:
+        name = self.submit(steps=300)
+        self.wait_for_step(name, 10)
+        self.world.must("pause", name, "--wait")
+        (only,) = self.checkpoints(name)
+        # Between its two renames.
+        path = Path(only["path"])
+        shutil.copytree(path, path.with_name(f"tmp-{path.name}"))
+        path.rename(path.with_name(f"tmp-replaced-{path.name}"))
+        self.world.must("resume", name)
+        job = self.must_succeed(name)
+        self.assertEqual(only["name"], job["resumedFrom"])
+        self.assertNotIn("damaged", self.world.must("logs", name).out)
         self.check_same_run(name, self.submit(steps=300))
 
     def test_checkpoints_are_kept_checked_fetched_and_removed(self) -> None:
@@ -197,6 +213,39 @@ class CheckpointTest(unittest.TestCase):
         content = bytearray(path.read_bytes())
         content[-1] ^= 1
         path.write_bytes(content)
+
+    def test_a_changed_data_set_is_refused_when_its_tokens_are_made_again(self) -> None:
+        state = self.world.daemon.state
+        name = self.submit(steps=10_000)
+        self.wait_for_step(name, 1)
+        self.world.must("pause", name, "--wait")
+        (tokens,) = (state / "prepared").iterdir()
+        shutil.rmtree(tokens)
+        rows = (state / "datasets/sums/data.jsonl").read_text().splitlines(keepends=True)
+        (state / "datasets/sums/data.jsonl").write_text("".join(rows[:40]))
+        self.world.must("resume", name)
+        job = self.world.wait_for_job(name, "RUNNING", "FAILED")
+        self.assertEqual("JOB_STATE_FAILED", job["state"], job)
+        self.assertEqual("DATASET_CHANGED", job["reason"]["code"])
+
+    def test_a_changed_model_is_refused_also_by_who_was_told_of_no_checkpoint(self) -> None:
+        daemon = self.world.daemon
+        twin = self.submit(steps=10_000)
+        self.wait_for_step(twin, 1)
+        self.world.must("pause", twin, "--wait")
+        name = self.submit(steps=10_000)
+        self.wait_for_step(name, 1)
+        daemon.kill()
+        # As if it had died after the engine's commit, and before the row.
+        (saved,) = (daemon.state / twin).glob("checkpoints/step-*")
+        shutil.copytree(saved, daemon.state / name / "checkpoints" / saved.name)
+        self.flip(daemon.state / "models/toy/versions/1/model.safetensors")
+        daemon.start()
+        wait_until("it is tried again", lambda: self.world.job(name)["attempt"] == 2)
+        job = self.world.wait_for_job(name, "RUNNING", "FAILED")
+        self.assertEqual("JOB_STATE_FAILED", job["state"], job)
+        self.assertEqual("MODEL_CHANGED", job["reason"]["code"])
+        self.assertEqual("", job["lastCheckpoint"])
 
     def test_what_has_changed_is_refused_when_a_job_goes_on(self) -> None:
         state = self.world.daemon.state
