@@ -58,7 +58,7 @@ constexpr int kGrid = 6;
 
 // A number of a choice. One that fills takes what memory there is: more of it is never slower.
 struct Dimension {
-  int Choice::* count;
+  int Choice::*count;
   int least;
   int most;
   bool fills;
@@ -69,6 +69,12 @@ struct Dimension {
 struct Candidate {
   Choice choice;
   double score = 0;  // SimulatedStep's
+};
+
+// Bytes of a choice above what the request has room for; it fits where both are 0 and below.
+struct Excesses {
+  double device;
+  double host;
 };
 
 // Of a choice that was looked at: its score, or one that it is not below.
@@ -85,6 +91,9 @@ int LargestThat(int least, int most, double least_excess,
   if (most_excess <= 0) {
     return std::max(least, most);
   }
+  if (least_excess > 0) {
+    return least;
+  }
   int low = least;
   int high = most;
   double low_excess = least_excess;
@@ -100,7 +109,7 @@ int LargestThat(int least, int most, double least_excess,
 }
 
 // [fixed, fixed], or [least, most].
-Dimension Between(int Choice::* count, std::optional<int> fixed, int least, int most, bool fills) {
+Dimension Between(int Choice::*count, std::optional<int> fixed, int least, int most, bool fills) {
   return {count, fixed.value_or(least), fixed.value_or(most), fills};
 }
 
@@ -149,9 +158,8 @@ class Search {
   Choice Smallest() const {
     const std::vector<Choice> starts = Starts();
     const auto size_of = [&](const Choice& choice) {
-      const PipelineOptions options = OptionsOf(choice, subject_);
-      const DeviceMemoryMap map = MapDeviceMemory(subject_.layout, options);
-      return std::make_pair(HostBytes(options, map) > request_.host_bytes, map.bytes.total());
+      const Excesses excesses = ExcessesOf(choice);
+      return std::make_pair(excesses.host > 0, excesses.device);
     };
     return *std::min_element(starts.begin(), starts.end(), [&](const Choice& a, const Choice& b) {
       return size_of(a) < size_of(b);
@@ -203,16 +211,15 @@ class Search {
   // alone costs slots that only several of them are worth.
   void AddStarts(MicroBatchOrder order, int64_t rows, KeepLevel keep,
                  std::vector<Choice>& starts) const {
-    const int layers = subject_.layout.layer_count();
     const bool stashes = order == MicroBatchOrder::kLayerMajor;
-    for (const int boundaries : {0, layers}) {
+    for (const bool fewest : {true, false}) {
       for (const int64_t share : {0, 1, 2}) {  // thirds of the micro-batches
         Choice start = Start(order, rows, keep);
-        if (stashes && !request_.host_boundary_layers) {
-          start.host_boundary_layers = boundaries;
-        }
         if (stashes && !request_.host_kept_micro_batches && !request_.keep_level) {
           start.host_kept_micro_batches = static_cast<int>(MicroBatches(rows) * share / 3);
+        }
+        if (stashes && !request_.host_boundary_layers) {
+          start.host_boundary_layers = fewest ? FewestOnHost(start) : MostOnHost(start);
         }
         const Choice canonical = Canonical(start, subject_.layout);
         if (std::none_of(starts.begin(), starts.end(), [&](const Choice& other) {
@@ -222,6 +229,25 @@ class Search {
         }
       }
     }
+  }
+
+  // Of a start in layer-major order, the boundaries that the device has no room for.
+  int FewestOnHost(Choice start) const {
+    const int layers = subject_.layout.layer_count();
+    const auto excess_of = [&](int on_device) {
+      start.host_boundary_layers = layers - on_device;
+      return ExcessesOf(start).device;
+    };
+    return layers - LargestThat(0, layers, excess_of(0), excess_of);
+  }
+
+  // Of the same, the boundaries that the host has room for.
+  int MostOnHost(Choice start) const {
+    const auto excess_of = [&](int on_host) {
+      start.host_boundary_layers = on_host;
+      return ExcessesOf(start).host;
+    };
+    return LargestThat(0, subject_.layout.layer_count(), excess_of(0), excess_of);
   }
 
   Choice Start(MicroBatchOrder order, int64_t rows, KeepLevel keep) const {
@@ -388,12 +414,16 @@ class Search {
     return known.score < limit ? std::optional(Candidate{choice, known.score}) : std::nullopt;
   }
 
-  // Bytes above what the request has room for, on the device or on the host; fits at 0 and below.
-  double ExcessOf(const Choice& choice) const {
+  Excesses ExcessesOf(const Choice& choice) const {
     const PipelineOptions options = OptionsOf(choice, subject_);
     const DeviceMemoryMap map = MapDeviceMemory(subject_.layout, options);
-    return static_cast<double>(std::max(map.bytes.total() - request_.device_bytes,
-                                        HostBytes(options, map) - request_.host_bytes));
+    return {.device = static_cast<double>(map.bytes.total() - request_.device_bytes),
+            .host = static_cast<double>(HostBytes(options, map) - request_.host_bytes)};
+  }
+
+  double ExcessOf(const Choice& choice) const {
+    const Excesses excesses = ExcessesOf(choice);
+    return std::max(excesses.device, excesses.host);
   }
 
   int64_t HostBytes(const PipelineOptions& options, const DeviceMemoryMap& map) const {
