@@ -250,6 +250,52 @@ TEST(PlannerTest, LimitsOfTheJobCount) {
   EXPECT_NE(device.verdict.find("device memory"), std::string::npos) << device.verdict;
 }
 
+// The number of MiB after a key of a verdict; 0 when it has none.
+int64_t MebibytesAfter(const std::string& verdict, const std::string& key) {
+  const size_t place = verdict.find(key);
+  return place == std::string::npos ? 0 : std::stoll(verdict.substr(place + key.size())) << 20;
+}
+
+TEST(PlannerTest, ARefusalOfADeviceLimitSaysTheLeastOneAndWhatOfItIsNotThePlans) {
+  const ModelConfig config = Parse(QwenJson(3584, 28, 28, 4, 18944));
+  MachineProfile machine = LargeHost();
+  machine.device_overhead_bytes = 2 * kGibibyte;
+  JobShape shape = Bfloat16Job(64, 0);
+  shape.device_limit_bytes = 2 * kGibibyte;
+  const Plan plan = PlanJob(config, shape, machine);
+  EXPECT_FALSE(plan.fits);
+  EXPECT_EQ(plan.predicted.seconds, 0);
+  EXPECT_NE(plan.verdict.find("2.00 GiB, a context and libraries take 2.00 GiB"), std::string::npos)
+      << plan.verdict;
+  EXPECT_EQ(plan.verdict.find("that host memory"), std::string::npos) << plan.verdict;
+  shape.device_limit_bytes = MebibytesAfter(plan.verdict, "placement.hbm_limit of at least ");
+  EXPECT_GT(shape.device_limit_bytes, 2 * kGibibyte) << plan.verdict;
+  EXPECT_TRUE(PlanJob(config, shape, machine).fits) << plan.verdict;
+  shape.device_limit_bytes -= kGibibyte / 16;
+  EXPECT_FALSE(PlanJob(config, shape, machine).fits) << plan.verdict;
+}
+
+// 7.6 billion gradients of 2 bytes have room neither on the host nor beside a step on the device.
+TEST(PlannerTest, ADeviceThatLacksMemoryForTheHostsSakeAsksForHostMemory) {
+  const ModelConfig config = Parse(QwenJson(3584, 28, 28, 4, 18944));
+  MachineProfile machine = LargeHost();
+  machine.device_memory_bytes = 10 * kGibibyte;
+  JobShape shape = Bfloat16Job(64, 0);
+  shape.host_limit_bytes = 102 * kGibibyte;
+  const Plan limited = PlanJob(config, shape, machine);
+  EXPECT_NE(limited.verdict.find("device memory: needs"), std::string::npos) << limited.verdict;
+  shape.host_limit_bytes = MebibytesAfter(limited.verdict, "placement.host_limit of at least ");
+  EXPECT_GT(shape.host_limit_bytes, 102 * kGibibyte) << limited.verdict;
+  EXPECT_TRUE(PlanJob(config, shape, machine).fits) << limited.verdict;
+  shape.host_limit_bytes -= kGibibyte / 16;
+  EXPECT_FALSE(PlanJob(config, shape, machine).fits) << limited.verdict;
+
+  shape.host_limit_bytes = 0;
+  machine.host_available_bytes = 102 * kGibibyte;
+  const Plan small = PlanJob(config, shape, machine);
+  EXPECT_NE(small.verdict.find(" more of host memory"), std::string::npos) << small.verdict;
+}
+
 // The engine's context and libraries are within the job's limit too.
 TEST(PlannerTest, ALimitOnAGpuCountsWhatIsNotThePlans) {
   const ModelConfig config = Parse(SmolLm2Json());
