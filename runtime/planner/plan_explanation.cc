@@ -115,22 +115,23 @@ const char* PlaceOfLevel(KeepLevel level) {
 }
 
 // Of a layer that keeps some micro-batches here and some there.
-const char* PlaceByMicroBatch(const PipelineOptions& options) {
+std::string PlaceByMicroBatch(const PipelineOptions& options, bool pins) {
   const int count = options.max_micro_batches;
   const int on_host = options.CountKept(KeptPlace::kHost, count);
   const int on_device = options.CountKept(KeptPlace::kDevice, count);
+  const std::string host = CrossingPlace(pins);
   if (on_host == count) {
-    return "pinned_host";
+    return host;
   }
   if (on_device == 0) {
-    return "partly_pinned_host";
+    return "partly_" + host;
   }
-  return on_host + on_device == count ? "device_and_pinned_host" : "partly_device_and_pinned_host";
+  return (on_host + on_device == count ? "device_and_" : "partly_device_and_") + host;
 }
 
-void CountLayer(const PipelineOptions& options, int unit, Planes& planes) {
-  planes.Count("boundaries", options.stashes_boundary(unit) ? "pinned_host" : "device");
-  planes.Count("activations", options.kept_by_place(unit) ? PlaceByMicroBatch(options)
+void CountLayer(const PipelineOptions& options, bool pins, int unit, Planes& planes) {
+  planes.Count("boundaries", options.stashes_boundary(unit) ? CrossingPlace(pins) : "device");
+  planes.Count("activations", options.kept_by_place(unit) ? PlaceByMicroBatch(options, pins)
                                                           : PlaceOfLevel(options.keep_of(unit)));
 }
 
@@ -142,7 +143,7 @@ std::vector<PlanePlacement> PlanesOf(const PipelineOptions& options, Backend bac
     CountUnit(options, pins, unit, layer_count, planes);
   }
   for (int unit = 1; unit <= layer_count; ++unit) {
-    CountLayer(options, unit, planes);
+    CountLayer(options, pins, unit, planes);
   }
   std::vector<PlanePlacement> list = std::move(planes).Take();
   SortStably(list, [](const auto& a, const auto& b) { return a.plane < b.plane; });
@@ -203,9 +204,6 @@ PlanExplanation ExplainPlan(const ModelConfig& config, const JobShape& shape,
   const StepPredictor predictor{config, layout, plan.step, machine.speeds};
   const std::array<double, kResourceCount> saved = SavedByDoubling(predictor, plan.pipeline);
   explanation.binding_resource = ResourceName(BindingResource(plan.predicted, saved));
-  if (!plan.fits) {
-    return explanation;
-  }
   explanation.gains = MemoryGains(config, shape, machine, plan);
   const std::vector<ResourceGain> speeds = SpeedGains(saved);
   explanation.gains.insert(explanation.gains.end(), speeds.begin(), speeds.end());

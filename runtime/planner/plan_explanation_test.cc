@@ -111,6 +111,13 @@ TEST(PlanExplanationTest, TellsWhatLayersKeepByMicroBatch) {
   EXPECT_EQ(UnitsAt(place(2, 2), "activations", "device_and_pinned_host"), 2);
   EXPECT_EQ(UnitsAt(place(1, 1), "activations", "partly_device_and_pinned_host"), 2);
   EXPECT_EQ(UnitsAt(place(1, 1), "boundaries", "pinned_host"), 1);
+
+  options.pin = PinMode::kSlabs;
+  EXPECT_EQ(UnitsAt(place(4, 0), "activations", "pageable_host"), 2);
+  EXPECT_EQ(UnitsAt(place(1, 0), "activations", "partly_pageable_host"), 2);
+  EXPECT_EQ(UnitsAt(place(2, 2), "activations", "device_and_pageable_host"), 2);
+  EXPECT_EQ(UnitsAt(place(1, 1), "activations", "partly_device_and_pageable_host"), 2);
+  EXPECT_EQ(UnitsAt(place(1, 1), "boundaries", "pageable_host"), 1);
 }
 
 TEST(PlanExplanationTest, AFewTokensHangOnTheBus) {
