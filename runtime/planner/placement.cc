@@ -47,6 +47,10 @@ constexpr int kMostStashSlots = 9;
 // Of the first choices, so many are improved.
 constexpr int kImprovedCount = 3;
 
+// And those which, with one of so many units updated over the bus, are that near to the first.
+constexpr int kOverBusShare = 8;
+constexpr double kPromising = 1.05;
+
 // Rounds over all numbers of a choice; the first ones gain nearly all.
 constexpr int kMostRounds = 3;
 
@@ -144,6 +148,7 @@ class Search {
 
   std::optional<Candidate> Best() {
     std::vector<Candidate> firsts = FirstChoices();
+    AddOverBus(firsts);
     std::optional<Candidate> best;
     for (const Candidate& first : firsts) {
       const Candidate improved = Improve(first);
@@ -309,6 +314,27 @@ class Search {
     return firsts;
   }
 
+  // The firsts with some updates over the bus: the first such unit alone, which brings the slots
+  // that all pass through, often gains nothing.
+  void AddOverBus(std::vector<Candidate>& firsts) {
+    if (firsts.empty() || request_.bus_update_units) {
+      return;
+    }
+    const int units = subject_.layout.layer_count() + 2;
+    const double promising = kPromising * firsts.front().score;
+    std::vector<Candidate> over_bus;
+    for (const Candidate& first : firsts) {
+      Choice start = first.choice;
+      start.bus_units = std::max(start.bus_units, units / kOverBusShare);
+      Candidate candidate{start, promising};
+      TryFills(start, nullptr, /*improves=*/1, candidate);
+      if (candidate.score < promising) {
+        over_bus.push_back(candidate);
+      }
+    }
+    firsts.insert(firsts.end(), over_bus.begin(), over_bus.end());
+  }
+
   static bool IsShorter(const Candidate& a, const Candidate& b) {
     return a.score < kWorthwhile * b.score;
   }
@@ -328,8 +354,35 @@ class Search {
           Try(dimension, value, best);
         }
       }
+      for (const int64_t rows : MicroBatchRows()) {
+        TryCut(rows, best);
+      }
     }
     return best;
+  }
+
+  // Another cut, whose micro-batches are kept where the same shares of them were.
+  void TryCut(int64_t rows, Candidate& best) {
+    Choice choice = best.choice;
+    if (rows == choice.micro_batch_rows || !IsUseful(choice.order, rows)) {
+      return;
+    }
+    const double worthwhile = rows < choice.micro_batch_rows ? kWorthwhile : kImproves;
+    const auto before = static_cast<int>(MicroBatches(choice.micro_batch_rows));
+    const auto count = static_cast<int>(MicroBatches(rows));
+    choice.micro_batch_rows = rows;
+    for (const Dimension& dimension : dimensions_) {
+      if (IsByMicroBatch(dimension) && !dimension.is_fixed()) {
+        int& kept = choice.*dimension.count;
+        kept = (std::min(kept, before) * count + before / 2) / before;
+      }
+    }
+    TryFills(choice, nullptr, worthwhile, best);
+  }
+
+  static bool IsByMicroBatch(const Dimension& dimension) {
+    return dimension.count == &Choice::host_kept_micro_batches ||
+           dimension.count == &Choice::device_kept_micro_batches;
   }
 
   int64_t MicroBatches(int64_t rows) const { return (request_.step.rows + rows - 1) / rows; }
@@ -339,11 +392,10 @@ class Search {
     if (dimension.is_fixed()) {
       return values;
     }
-    const bool by_micro_batch = dimension.count == &Choice::host_kept_micro_batches ||
-                                dimension.count == &Choice::device_kept_micro_batches;
-    const int most = by_micro_batch ? static_cast<int>(std::min<int64_t>(
-                                          MicroBatches(choice.micro_batch_rows), dimension.most))
-                                    : dimension.most;
+    const int most = IsByMicroBatch(dimension)
+                         ? static_cast<int>(std::min<int64_t>(MicroBatches(choice.micro_batch_rows),
+                                                              dimension.most))
+                         : dimension.most;
     for (int i = 0; i <= kGrid; ++i) {
       values.push_back(dimension.least + (most - dimension.least) * i / kGrid);
     }
@@ -356,29 +408,35 @@ class Search {
   }
 
   void Try(const Dimension& dimension, int value, Candidate& best) {
-    Choice start = best.choice;
+    Choice choice = best.choice;
+    choice.*dimension.count = value;
+    TryFills(choice, &dimension, kImproves, best);
+  }
+
+  // What becomes of a choice that is filled anew, but for one number.
+  void TryFills(Choice start, const Dimension* but, double improves, Candidate& best) {
     for (const Dimension& other : dimensions_) {
-      start.*other.count = other.fills ? other.least : start.*other.count;
+      if (other.fills && &other != but) {
+        start.*other.count = other.least;
+      }
     }
-    start.*dimension.count = value;
-    for (const Choice& choice : FillsOf(start, dimension)) {
+    for (const Choice& choice : FillsOf(start, but)) {
       if (choice == best.choice) {
         continue;
       }
-      if (const auto candidate = Predict(choice, kImproves * best.score)) {
+      if (const auto candidate = Predict(choice, improves * best.score)) {
         best = *candidate;
       }
     }
   }
 
-  // What becomes of a choice that is filled but for one number; nothing where it does not fit.
-  const std::vector<Choice>& FillsOf(const Choice& start, const Dimension& but) {
-    const auto [known, is_new] =
-        fills_.try_emplace({start, static_cast<size_t>(&but - dimensions_.data())});
+  // Ways to fill a choice but for one number; none where it does not fit.
+  const std::vector<Choice>& FillsOf(const Choice& start, const Dimension* but) {
+    const auto [known, is_new] = fills_.try_emplace({start, but});
     const double excess = is_new ? ExcessOf(start) : 0;
     if (is_new && excess <= 0) {
       for (const size_t first : {0, 1}) {
-        known->second.push_back(Fill(start, excess, first, &but));
+        known->second.push_back(Fill(start, excess, first, but));
       }
     }
     return known->second;
@@ -451,8 +509,8 @@ class Search {
   const PlacementSubject subject_;
   const StepPredictor predictor_;
   std::vector<Dimension> dimensions_;
-  std::map<Choice, Known> known_;                                   // by what is Canonical
-  std::map<std::pair<Choice, size_t>, std::vector<Choice>> fills_;  // FillsOf, by dimension's index
+  std::map<Choice, Known> known_;  // by what is Canonical
+  std::map<std::pair<Choice, const Dimension*>, std::vector<Choice>> fills_;  // FillsOf
 };
 
 }  // namespace
