@@ -91,6 +91,18 @@ TEST(PlanTextTest, ExplainsWhereTimeAndMemoryGo) {
   }
 }
 
+TEST(PlanTextTest, NamesEveryPlaceOfMemoryThatIsNotPinned) {
+  v1::Plan plan;
+  for (const char* place : {"pageable_host", "device_and_pageable_host", "partly_pageable_host",
+                            "partly_device_and_pageable_host"}) {
+    v1::PlanePlacement* plane = plan.add_planes();
+    plane->set_plane("activations");
+    plane->set_place(place);
+    plane->set_unit_count(1);
+  }
+  EXPECT_THAT(absl::StrJoin(ExplainedPlanLines(plan), "\n"), Not(HasSubstr("pageable")));
+}
+
 TEST(PlanTextTest, WhatIsNotPredictedIsNotExplained) {
   v1::Plan plan;
   plan.set_parameter_count(1000);

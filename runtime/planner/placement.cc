@@ -47,6 +47,10 @@ constexpr int kMostStashSlots = 9;
 // Of the first choices, so many are improved.
 constexpr int kImprovedCount = 3;
 
+// And those which, with one of so many units updated over the bus, are that near to the first.
+constexpr int kOverBusShare = 8;
+constexpr double kPromising = 1.05;
+
 // Rounds over all numbers of a choice; the first ones gain nearly all.
 constexpr int kMostRounds = 3;
 
@@ -58,7 +62,7 @@ constexpr int kGrid = 6;
 
 // A number of a choice. One that fills takes what memory there is: more of it is never slower.
 struct Dimension {
-  int Choice::* count;
+  int Choice::*count;
   int least;
   int most;
   bool fills;
@@ -69,6 +73,12 @@ struct Dimension {
 struct Candidate {
   Choice choice;
   double score = 0;  // SimulatedStep's
+};
+
+// Bytes of a choice above what the request has room for; it fits where both are 0 and below.
+struct Excesses {
+  double device;
+  double host;
 };
 
 // Of a choice that was looked at: its score, or one that it is not below.
@@ -85,6 +95,9 @@ int LargestThat(int least, int most, double least_excess,
   if (most_excess <= 0) {
     return std::max(least, most);
   }
+  if (least_excess > 0) {
+    return least;
+  }
   int low = least;
   int high = most;
   double low_excess = least_excess;
@@ -100,7 +113,7 @@ int LargestThat(int least, int most, double least_excess,
 }
 
 // [fixed, fixed], or [least, most].
-Dimension Between(int Choice::* count, std::optional<int> fixed, int least, int most, bool fills) {
+Dimension Between(int Choice::*count, std::optional<int> fixed, int least, int most, bool fills) {
   return {count, fixed.value_or(least), fixed.value_or(most), fills};
 }
 
@@ -135,6 +148,7 @@ class Search {
 
   std::optional<Candidate> Best() {
     std::vector<Candidate> firsts = FirstChoices();
+    AddOverBus(firsts);
     std::optional<Candidate> best;
     for (const Candidate& first : firsts) {
       const Candidate improved = Improve(first);
@@ -149,9 +163,8 @@ class Search {
   Choice Smallest() const {
     const std::vector<Choice> starts = Starts();
     const auto size_of = [&](const Choice& choice) {
-      const PipelineOptions options = OptionsOf(choice, subject_);
-      const DeviceMemoryMap map = MapDeviceMemory(subject_.layout, options);
-      return std::make_pair(HostBytes(options, map) > request_.host_bytes, map.bytes.total());
+      const Excesses excesses = ExcessesOf(choice);
+      return std::make_pair(excesses.host > 0, excesses.device);
     };
     return *std::min_element(starts.begin(), starts.end(), [&](const Choice& a, const Choice& b) {
       return size_of(a) < size_of(b);
@@ -203,16 +216,15 @@ class Search {
   // alone costs slots that only several of them are worth.
   void AddStarts(MicroBatchOrder order, int64_t rows, KeepLevel keep,
                  std::vector<Choice>& starts) const {
-    const int layers = subject_.layout.layer_count();
     const bool stashes = order == MicroBatchOrder::kLayerMajor;
-    for (const int boundaries : {0, layers}) {
+    for (const bool fewest : {true, false}) {
       for (const int64_t share : {0, 1, 2}) {  // thirds of the micro-batches
         Choice start = Start(order, rows, keep);
-        if (stashes && !request_.host_boundary_layers) {
-          start.host_boundary_layers = boundaries;
-        }
         if (stashes && !request_.host_kept_micro_batches && !request_.keep_level) {
           start.host_kept_micro_batches = static_cast<int>(MicroBatches(rows) * share / 3);
+        }
+        if (stashes && !request_.host_boundary_layers) {
+          start.host_boundary_layers = fewest ? FewestOnHost(start) : MostOnHost(start);
         }
         const Choice canonical = Canonical(start, subject_.layout);
         if (std::none_of(starts.begin(), starts.end(), [&](const Choice& other) {
@@ -222,6 +234,25 @@ class Search {
         }
       }
     }
+  }
+
+  // Of a start in layer-major order, the boundaries that the device has no room for.
+  int FewestOnHost(Choice start) const {
+    const int layers = subject_.layout.layer_count();
+    const auto excess_of = [&](int on_device) {
+      start.host_boundary_layers = layers - on_device;
+      return ExcessesOf(start).device;
+    };
+    return layers - LargestThat(0, layers, excess_of(0), excess_of);
+  }
+
+  // Of the same, the boundaries that the host has room for.
+  int MostOnHost(Choice start) const {
+    const auto excess_of = [&](int on_host) {
+      start.host_boundary_layers = on_host;
+      return ExcessesOf(start).host;
+    };
+    return LargestThat(0, subject_.layout.layer_count(), excess_of(0), excess_of);
   }
 
   Choice Start(MicroBatchOrder order, int64_t rows, KeepLevel keep) const {
@@ -283,6 +314,27 @@ class Search {
     return firsts;
   }
 
+  // The firsts with some updates over the bus: the first such unit alone, which brings the slots
+  // that all pass through, often gains nothing.
+  void AddOverBus(std::vector<Candidate>& firsts) {
+    if (firsts.empty() || request_.bus_update_units) {
+      return;
+    }
+    const int units = subject_.layout.layer_count() + 2;
+    const double promising = kPromising * firsts.front().score;
+    std::vector<Candidate> over_bus;
+    for (const Candidate& first : firsts) {
+      Choice start = first.choice;
+      start.bus_units = std::max(start.bus_units, units / kOverBusShare);
+      Candidate candidate{start, promising};
+      TryFills(start, nullptr, /*improves=*/1, candidate);
+      if (candidate.score < promising) {
+        over_bus.push_back(candidate);
+      }
+    }
+    firsts.insert(firsts.end(), over_bus.begin(), over_bus.end());
+  }
+
   static bool IsShorter(const Candidate& a, const Candidate& b) {
     return a.score < kWorthwhile * b.score;
   }
@@ -302,8 +354,35 @@ class Search {
           Try(dimension, value, best);
         }
       }
+      for (const int64_t rows : MicroBatchRows()) {
+        TryCut(rows, best);
+      }
     }
     return best;
+  }
+
+  // Another cut, whose micro-batches are kept where the same shares of them were.
+  void TryCut(int64_t rows, Candidate& best) {
+    Choice choice = best.choice;
+    if (rows == choice.micro_batch_rows || !IsUseful(choice.order, rows)) {
+      return;
+    }
+    const double worthwhile = rows < choice.micro_batch_rows ? kWorthwhile : kImproves;
+    const auto before = static_cast<int>(MicroBatches(choice.micro_batch_rows));
+    const auto count = static_cast<int>(MicroBatches(rows));
+    choice.micro_batch_rows = rows;
+    for (const Dimension& dimension : dimensions_) {
+      if (IsByMicroBatch(dimension) && !dimension.is_fixed()) {
+        int& kept = choice.*dimension.count;
+        kept = (std::min(kept, before) * count + before / 2) / before;
+      }
+    }
+    TryFills(choice, nullptr, worthwhile, best);
+  }
+
+  static bool IsByMicroBatch(const Dimension& dimension) {
+    return dimension.count == &Choice::host_kept_micro_batches ||
+           dimension.count == &Choice::device_kept_micro_batches;
   }
 
   int64_t MicroBatches(int64_t rows) const { return (request_.step.rows + rows - 1) / rows; }
@@ -313,11 +392,10 @@ class Search {
     if (dimension.is_fixed()) {
       return values;
     }
-    const bool by_micro_batch = dimension.count == &Choice::host_kept_micro_batches ||
-                                dimension.count == &Choice::device_kept_micro_batches;
-    const int most = by_micro_batch ? static_cast<int>(std::min<int64_t>(
-                                          MicroBatches(choice.micro_batch_rows), dimension.most))
-                                    : dimension.most;
+    const int most = IsByMicroBatch(dimension)
+                         ? static_cast<int>(std::min<int64_t>(MicroBatches(choice.micro_batch_rows),
+                                                              dimension.most))
+                         : dimension.most;
     for (int i = 0; i <= kGrid; ++i) {
       values.push_back(dimension.least + (most - dimension.least) * i / kGrid);
     }
@@ -330,29 +408,35 @@ class Search {
   }
 
   void Try(const Dimension& dimension, int value, Candidate& best) {
-    Choice start = best.choice;
+    Choice choice = best.choice;
+    choice.*dimension.count = value;
+    TryFills(choice, &dimension, kImproves, best);
+  }
+
+  // What becomes of a choice that is filled anew, but for one number.
+  void TryFills(Choice start, const Dimension* but, double improves, Candidate& best) {
     for (const Dimension& other : dimensions_) {
-      start.*other.count = other.fills ? other.least : start.*other.count;
+      if (other.fills && &other != but) {
+        start.*other.count = other.least;
+      }
     }
-    start.*dimension.count = value;
-    for (const Choice& choice : FillsOf(start, dimension)) {
+    for (const Choice& choice : FillsOf(start, but)) {
       if (choice == best.choice) {
         continue;
       }
-      if (const auto candidate = Predict(choice, kImproves * best.score)) {
+      if (const auto candidate = Predict(choice, improves * best.score)) {
         best = *candidate;
       }
     }
   }
 
-  // What becomes of a choice that is filled but for one number; nothing where it does not fit.
-  const std::vector<Choice>& FillsOf(const Choice& start, const Dimension& but) {
-    const auto [known, is_new] =
-        fills_.try_emplace({start, static_cast<size_t>(&but - dimensions_.data())});
+  // Ways to fill a choice but for one number; none where it does not fit.
+  const std::vector<Choice>& FillsOf(const Choice& start, const Dimension* but) {
+    const auto [known, is_new] = fills_.try_emplace({start, but});
     const double excess = is_new ? ExcessOf(start) : 0;
     if (is_new && excess <= 0) {
       for (const size_t first : {0, 1}) {
-        known->second.push_back(Fill(start, excess, first, &but));
+        known->second.push_back(Fill(start, excess, first, but));
       }
     }
     return known->second;
@@ -388,12 +472,16 @@ class Search {
     return known.score < limit ? std::optional(Candidate{choice, known.score}) : std::nullopt;
   }
 
-  // Bytes above what the request has room for, on the device or on the host; fits at 0 and below.
-  double ExcessOf(const Choice& choice) const {
+  Excesses ExcessesOf(const Choice& choice) const {
     const PipelineOptions options = OptionsOf(choice, subject_);
     const DeviceMemoryMap map = MapDeviceMemory(subject_.layout, options);
-    return static_cast<double>(std::max(map.bytes.total() - request_.device_bytes,
-                                        HostBytes(options, map) - request_.host_bytes));
+    return {.device = static_cast<double>(map.bytes.total() - request_.device_bytes),
+            .host = static_cast<double>(HostBytes(options, map) - request_.host_bytes)};
+  }
+
+  double ExcessOf(const Choice& choice) const {
+    const Excesses excesses = ExcessesOf(choice);
+    return std::max(excesses.device, excesses.host);
   }
 
   int64_t HostBytes(const PipelineOptions& options, const DeviceMemoryMap& map) const {
@@ -421,8 +509,8 @@ class Search {
   const PlacementSubject subject_;
   const StepPredictor predictor_;
   std::vector<Dimension> dimensions_;
-  std::map<Choice, Known> known_;                                   // by what is Canonical
-  std::map<std::pair<Choice, size_t>, std::vector<Choice>> fills_;  // FillsOf, by dimension's index
+  std::map<Choice, Known> known_;  // by what is Canonical
+  std::map<std::pair<Choice, const Dimension*>, std::vector<Choice>> fills_;  // FillsOf
 };
 
 }  // namespace

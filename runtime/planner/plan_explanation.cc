@@ -1,6 +1,7 @@
 #include "runtime/planner/plan_explanation.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "runtime/planner/step_prediction.h"
@@ -114,22 +115,23 @@ const char* PlaceOfLevel(KeepLevel level) {
 }
 
 // Of a layer that keeps some micro-batches here and some there.
-const char* PlaceByMicroBatch(const PipelineOptions& options) {
+std::string PlaceByMicroBatch(const PipelineOptions& options, bool pins) {
   const int count = options.max_micro_batches;
   const int on_host = options.CountKept(KeptPlace::kHost, count);
   const int on_device = options.CountKept(KeptPlace::kDevice, count);
+  const std::string host = CrossingPlace(pins);
   if (on_host == count) {
-    return "pinned_host";
+    return host;
   }
   if (on_device == 0) {
-    return "partly_pinned_host";
+    return "partly_" + host;
   }
-  return on_host + on_device == count ? "device_and_pinned_host" : "partly_device_and_pinned_host";
+  return (on_host + on_device == count ? "device_and_" : "partly_device_and_") + host;
 }
 
-void CountLayer(const PipelineOptions& options, int unit, Planes& planes) {
-  planes.Count("boundaries", options.stashes_boundary(unit) ? "pinned_host" : "device");
-  planes.Count("activations", options.kept_by_place(unit) ? PlaceByMicroBatch(options)
+void CountLayer(const PipelineOptions& options, bool pins, int unit, Planes& planes) {
+  planes.Count("boundaries", options.stashes_boundary(unit) ? CrossingPlace(pins) : "device");
+  planes.Count("activations", options.kept_by_place(unit) ? PlaceByMicroBatch(options, pins)
                                                           : PlaceOfLevel(options.keep_of(unit)));
 }
 
@@ -141,7 +143,7 @@ std::vector<PlanePlacement> PlanesOf(const PipelineOptions& options, Backend bac
     CountUnit(options, pins, unit, layer_count, planes);
   }
   for (int unit = 1; unit <= layer_count; ++unit) {
-    CountLayer(options, unit, planes);
+    CountLayer(options, pins, unit, planes);
   }
   std::vector<PlanePlacement> list = std::move(planes).Take();
   SortStably(list, [](const auto& a, const auto& b) { return a.plane < b.plane; });
@@ -171,19 +173,16 @@ std::vector<ResourceGain> MemoryGains(const ModelConfig& config, const JobShape&
 }
 
 // Under the same placement, so what could be gained at least.
-std::vector<ResourceGain> SpeedGains(const StepPredictor& predictor, const Plan& plan) {
+std::vector<ResourceGain> SpeedGains(const std::array<double, kResourceCount>& saved_seconds) {
   std::vector<ResourceGain> gains;
   for (const Resource resource : kAllResources) {
     if (resource == Resource::kBusDown) {
       continue;  // a faster bus is so both ways
     }
-    const MachineSpeeds faster = Faster(predictor.speeds, resource, 2);
-    const StepPredictor other{predictor.config, predictor.layout, predictor.step, faster};
     gains.push_back({std::string(resource == Resource::kBusUp           ? "bus_bandwidth"
                                  : resource == Resource::kDeviceUpdates ? "device_bandwidth"
                                                                         : ResourceName(resource)),
-                     "twice as fast",
-                     plan.predicted.seconds - other.Predict(plan.pipeline).seconds});
+                     "twice as fast", saved_seconds[static_cast<size_t>(resource)]});
   }
   return gains;
 }
@@ -203,12 +202,10 @@ PlanExplanation ExplainPlan(const ModelConfig& config, const JobShape& shape,
   }
   const ModelLayout layout = PlanningLayout(config);
   const StepPredictor predictor{config, layout, plan.step, machine.speeds};
-  explanation.binding_resource = ResourceName(BindingResource(predictor, plan.pipeline));
-  if (!plan.fits) {
-    return explanation;
-  }
+  const std::array<double, kResourceCount> saved = SavedByDoubling(predictor, plan.pipeline);
+  explanation.binding_resource = ResourceName(BindingResource(plan.predicted, saved));
   explanation.gains = MemoryGains(config, shape, machine, plan);
-  const std::vector<ResourceGain> speeds = SpeedGains(predictor, plan);
+  const std::vector<ResourceGain> speeds = SpeedGains(saved);
   explanation.gains.insert(explanation.gains.end(), speeds.begin(), speeds.end());
   std::erase_if(explanation.gains, [&](const ResourceGain& gain) {
     return gain.saved_seconds < kWorthTelling * plan.predicted.seconds;

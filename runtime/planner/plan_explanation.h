@@ -20,7 +20,7 @@ struct PlanePlacement {
   // bus once a step, and else for every pass. Of updates device, host, bus. Of activations also
   // recomputed; device_attention and device_projections, of which the rest is recomputed; and by
   // micro-batch device_and_pinned_host, partly_pinned_host and partly_device_and_pinned_host, of
-  // which the rest is recomputed.
+  // which the rest is recomputed, and the same three of pageable_host.
   std::string place;
   int64_t unit_count = 0;
 };

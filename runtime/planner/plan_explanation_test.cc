@@ -1,6 +1,8 @@
 #include "runtime/planner/plan_explanation.h"
 
+#include <algorithm>
 #include <numeric>
+#include <string>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -109,6 +111,13 @@ TEST(PlanExplanationTest, TellsWhatLayersKeepByMicroBatch) {
   EXPECT_EQ(UnitsAt(place(2, 2), "activations", "device_and_pinned_host"), 2);
   EXPECT_EQ(UnitsAt(place(1, 1), "activations", "partly_device_and_pinned_host"), 2);
   EXPECT_EQ(UnitsAt(place(1, 1), "boundaries", "pinned_host"), 1);
+
+  options.pin = PinMode::kSlabs;
+  EXPECT_EQ(UnitsAt(place(4, 0), "activations", "pageable_host"), 2);
+  EXPECT_EQ(UnitsAt(place(1, 0), "activations", "partly_pageable_host"), 2);
+  EXPECT_EQ(UnitsAt(place(2, 2), "activations", "device_and_pageable_host"), 2);
+  EXPECT_EQ(UnitsAt(place(1, 1), "activations", "partly_device_and_pageable_host"), 2);
+  EXPECT_EQ(UnitsAt(place(1, 1), "boundaries", "pageable_host"), 1);
 }
 
 TEST(PlanExplanationTest, AFewTokensHangOnTheBus) {
@@ -118,6 +127,31 @@ TEST(PlanExplanationTest, AFewTokensHangOnTheBus) {
   ASSERT_FALSE(explanation.gains.empty());
   for (size_t i = 1; i < explanation.gains.size(); ++i) {
     EXPECT_LE(explanation.gains[i].saved_seconds, explanation.gains[i - 1].saved_seconds);
+  }
+}
+
+// The name of what a gain is told of.
+std::string GainNameOf(const std::string& resource) {
+  return resource == "bus_up" || resource == "bus_down" ? "bus_bandwidth" : resource;
+}
+
+TEST(PlanExplanationTest, AStepIsSetByWhatWouldShortenItMost) {
+  for (const char* machine : {"rtx3090-128g", "a100-pcie", "h200-1536g"}) {
+    for (const int64_t rows : {1, 8, 16, 64}) {
+      const PlanExplanation explanation = Explain("qwen2.5-7b", Job(rows), machine);
+      double binding_seconds = 0;
+      double most_seconds = 0;
+      for (const ResourceGain& gain : explanation.gains) {
+        if (gain.resource.ends_with("_memory")) {
+          continue;
+        }
+        most_seconds = std::max(most_seconds, gain.saved_seconds);
+        if (gain.resource == GainNameOf(explanation.binding_resource)) {
+          binding_seconds = gain.saved_seconds;
+        }
+      }
+      EXPECT_EQ(binding_seconds, most_seconds) << machine << " " << rows;
+    }
   }
 }
 

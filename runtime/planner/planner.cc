@@ -1,7 +1,6 @@
 #include "runtime/planner/planner.h"
 
 #include <algorithm>
-#include <functional>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -18,6 +17,7 @@
 #include "runtime/pipeline/store_options.h"
 #include "runtime/planner/backend_memory.h"
 #include "runtime/planner/placement.h"
+#include "runtime/planner/plan_verdict.h"
 
 namespace megatrain {
 namespace {
@@ -34,7 +34,6 @@ constexpr int64_t kIoBufferBytes = int64_t{16} << 20;
 
 // Kinds of memory; see Plan.
 constexpr char kGradients[] = "gradients";
-constexpr char kKeptGradients[] = "kept_gradients";
 
 // Double buffering: one slot is filled or emptied while the other is used.
 constexpr int kDefaultSlotCount = 2;
@@ -315,93 +314,6 @@ bool Fits(const ModelConfig& config, const JobShape& shape, const MachineProfile
   return tokens && PlanMemory(config, shape, machine, *tokens, /*smallest=*/true).fits;
 }
 
-// The largest value in [1, limit) that `fits`, which holds for all below one that it holds for; 0
-// when there is none.
-int64_t LargestThat(int64_t limit, const std::function<bool(int64_t)>& fits) {
-  int64_t low = 0;
-  int64_t high = limit;
-  while (high - low > 1) {
-    const int64_t middle = low + (high - low) / 2;
-    (fits(middle) ? low : high) = middle;
-  }
-  return low;
-}
-
-// Tokens of the longest row that the shape allows for.
-int64_t MaxRowTokens(const JobShape& shape) {
-  return shape.packing || shape.longest_row_tokens == 0
-             ? shape.max_sequence_length
-             : std::min(shape.longest_row_tokens, shape.max_sequence_length);
-}
-
-std::string WhatWouldFit(const ModelConfig& config, const JobShape& shape,
-                         const MachineProfile& machine, const Plan& plan) {
-  const int64_t tokens = LargestThat(MaxRowTokens(shape), [&](int64_t value) {
-    JobShape smaller = shape;
-    smaller.max_sequence_length = value;
-    return Fits(config, smaller, machine);
-  });
-  const int64_t rows = LargestThat(shape.batch_rows, [&](int64_t value) {
-    JobShape smaller = shape;
-    smaller.batch_rows = value;
-    return Fits(config, smaller, machine);
-  });
-  std::vector<std::string> ways;
-  if (tokens >= 2) {
-    ways.push_back(absl::StrCat("train.max_sequence_length of at most ", tokens));
-  }
-  if (rows >= 1) {
-    ways.push_back(absl::StrCat("train.batch_rows of at most ", rows));
-  }
-  if (!ways.empty()) {
-    return absl::StrCat("; it would fit with ", ways[0],
-                        ways.size() > 1 ? absl::StrCat(" or ", ways[1]) : "");
-  }
-  // A model's state grows with its parameters; libraries and buffers do not.
-  const int64_t fixed = machine.engine_baseline_bytes + kIoBufferBytes;
-  const double per_parameter =
-      static_cast<double>(plan.host_bytes - fixed) / static_cast<double>(plan.parameter_count);
-  const double largest =
-      static_cast<double>(std::max<int64_t>(plan.host_available_bytes - fixed, 0)) / per_parameter;
-  return absl::StrFormat(
-      "; no batch of it fits: the largest model of this kind for that host memory has about %.2f "
-      "billion parameters, this one has %.2f billion",
-      largest / 1e9, static_cast<double>(plan.parameter_count) / 1e9);
-}
-
-std::string ListItems(const std::vector<MemoryItem>& items) {
-  std::string text;
-  for (const MemoryItem& item : items) {
-    absl::StrAppend(&text, text.empty() ? "" : ", ", item.kind, " ", FormatBytes(item.size_bytes));
-  }
-  return text;
-}
-
-std::string FitVerdict(const ModelConfig& config, const JobShape& shape,
-                       const MachineProfile& machine, const Plan& plan) {
-  if (plan.fits) {
-    const int64_t kept_bytes =
-        plan.device.back().kind == kKeptGradients ? plan.device.back().size_bytes : 0;
-    return absl::StrCat(
-        "fits: needs ", FormatBytes(plan.host_bytes), " of ",
-        FormatBytes(plan.host_available_bytes), " host memory and ", FormatBytes(plan.device_bytes),
-        " of ", FormatBytes(plan.device_available_bytes), " device memory",
-        kept_bytes > 0 ? absl::StrCat("; of gradients ", FormatBytes(kept_bytes),
-                                      " wait there, not on the host, until the norm is known")
-                       : "");
-  }
-  const bool host_is_short = plan.host_bytes > plan.host_available_bytes;
-  const std::string limit =
-      host_is_short
-          ? absl::StrCat("host memory: needs ", FormatBytes(plan.host_bytes), " (",
-                         ListItems(plan.host), ") but ", FormatBytes(plan.host_available_bytes))
-          : absl::StrCat("device memory: needs ", FormatBytes(plan.device_bytes), " (",
-                         ListItems(plan.device), ") but ",
-                         FormatBytes(plan.device_available_bytes));
-  return absl::StrCat("does not fit the ", limit, " can be used",
-                      WhatWouldFit(config, shape, machine, plan));
-}
-
 }  // namespace
 
 Plan PlanJob(const ModelConfig& config, const JobShape& shape, const MachineProfile& machine) {
@@ -414,7 +326,13 @@ Plan PlanJob(const ModelConfig& config, const JobShape& shape, const MachineProf
     return plan;
   }
   Plan plan = PlanMemory(config, shape, machine, *tokens);
-  plan.verdict = FitVerdict(config, shape, machine, plan);
+  if (!plan.fits) {
+    plan.predicted = {};  // of a step that cannot be
+  }
+  plan.verdict = FitVerdict(
+      {shape, machine, plan, [&](const JobShape& other, const MachineProfile& other_machine) {
+         return Fits(config, other, other_machine);
+       }});
   if (!plan.trainable) {
     absl::StrAppend(&plan.verdict, "; it cannot be trained yet: ",
                     std::string(CheckTrainableOn(machine.backend, config).message()));

@@ -74,7 +74,7 @@ struct Plan {
   int64_t device_state_bytes = 0;  // that a GPU alone has up to date: copied back for a checkpoint
 
   StepRows step;
-  SimulatedStep predicted;  // on a GPU; 0 seconds: not known
+  SimulatedStep predicted;  // on a GPU, of what fits; 0 seconds: not known
 };
 
 // Counts of `shape` that are out of range are not fitting, with a verdict that says so.

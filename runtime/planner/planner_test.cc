@@ -1,9 +1,12 @@
 #include "runtime/planner/planner.h"
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "runtime/config/shapes.h"
+#include "runtime/planner/machine_file.h"
 
 namespace megatrain {
 namespace {
@@ -250,6 +253,52 @@ TEST(PlannerTest, LimitsOfTheJobCount) {
   EXPECT_NE(device.verdict.find("device memory"), std::string::npos) << device.verdict;
 }
 
+// The number of MiB after a key of a verdict; 0 when it has none.
+int64_t MebibytesAfter(const std::string& verdict, const std::string& key) {
+  const size_t place = verdict.find(key);
+  return place == std::string::npos ? 0 : std::stoll(verdict.substr(place + key.size())) << 20;
+}
+
+TEST(PlannerTest, ARefusalOfADeviceLimitSaysTheLeastOneAndWhatOfItIsNotThePlans) {
+  const ModelConfig config = Parse(QwenJson(3584, 28, 28, 4, 18944));
+  MachineProfile machine = LargeHost();
+  machine.device_overhead_bytes = 2 * kGibibyte;
+  JobShape shape = Bfloat16Job(64, 0);
+  shape.device_limit_bytes = 2 * kGibibyte;
+  const Plan plan = PlanJob(config, shape, machine);
+  EXPECT_FALSE(plan.fits);
+  EXPECT_EQ(plan.predicted.seconds, 0);
+  EXPECT_NE(plan.verdict.find("2.00 GiB, a context and libraries take 2.00 GiB"), std::string::npos)
+      << plan.verdict;
+  EXPECT_EQ(plan.verdict.find("that host memory"), std::string::npos) << plan.verdict;
+  shape.device_limit_bytes = MebibytesAfter(plan.verdict, "placement.hbm_limit of at least ");
+  EXPECT_GT(shape.device_limit_bytes, 2 * kGibibyte) << plan.verdict;
+  EXPECT_TRUE(PlanJob(config, shape, machine).fits) << plan.verdict;
+  shape.device_limit_bytes -= kGibibyte / 16;
+  EXPECT_FALSE(PlanJob(config, shape, machine).fits) << plan.verdict;
+}
+
+// 7.6 billion gradients of 2 bytes have room neither on the host nor beside a step on the device.
+TEST(PlannerTest, ADeviceThatLacksMemoryForTheHostsSakeAsksForHostMemory) {
+  const ModelConfig config = Parse(QwenJson(3584, 28, 28, 4, 18944));
+  MachineProfile machine = LargeHost();
+  machine.device_memory_bytes = 10 * kGibibyte;
+  JobShape shape = Bfloat16Job(64, 0);
+  shape.host_limit_bytes = 102 * kGibibyte;
+  const Plan limited = PlanJob(config, shape, machine);
+  EXPECT_NE(limited.verdict.find("device memory: needs"), std::string::npos) << limited.verdict;
+  shape.host_limit_bytes = MebibytesAfter(limited.verdict, "placement.host_limit of at least ");
+  EXPECT_GT(shape.host_limit_bytes, 102 * kGibibyte) << limited.verdict;
+  EXPECT_TRUE(PlanJob(config, shape, machine).fits) << limited.verdict;
+  shape.host_limit_bytes -= kGibibyte / 16;
+  EXPECT_FALSE(PlanJob(config, shape, machine).fits) << limited.verdict;
+
+  shape.host_limit_bytes = 0;
+  machine.host_available_bytes = 102 * kGibibyte;
+  const Plan small = PlanJob(config, shape, machine);
+  EXPECT_NE(small.verdict.find(" more of host memory"), std::string::npos) << small.verdict;
+}
+
 // The engine's context and libraries are within the job's limit too.
 TEST(PlannerTest, ALimitOnAGpuCountsWhatIsNotThePlans) {
   const ModelConfig config = Parse(SmolLm2Json());
@@ -264,6 +313,41 @@ TEST(PlannerTest, ALimitOnAGpuCountsWhatIsNotThePlans) {
   EXPECT_FALSE(plan.fits);
   shape.device_limit_bytes = 0;
   EXPECT_EQ(PlanJob(config, shape, machine).device_available_bytes, 139 * kGibibyte);
+}
+
+// Steps of a model on a machine as one limit rises, in GiB, the other one being fixed.
+struct Rising {
+  const char* model;
+  const char* machine;
+  int64_t rows;
+  int64_t JobShape::*rises;
+  std::vector<int64_t> gibibytes;
+  int64_t JobShape::*fixed;
+  int64_t fixed_gibibytes;  // 0: no limit
+};
+
+TEST(PlannerTest, MoreMemoryIsNeverSlower) {
+  const auto host = &JobShape::host_limit_bytes;
+  const auto device = &JobShape::device_limit_bytes;
+  for (const Rising& rising :
+       {Rising{"qwen2.5-14b", "a100-pcie", 16, device, {12, 16, 20, 28, 40, 56, 60, 64}, host, 0},
+        Rising{"qwen2.5-32b", "a100-pcie", 8, device, {20, 24, 28, 32, 36, 40}, host, 0},
+        Rising{"qwen2.5-32b", "h200-1536g", 3, device, {64, 72, 80, 88}, host, 0},
+        Rising{"qwen2.5-7b", "h200-1536g", 16, host, {98, 102, 106, 110, 122}, device, 24},
+        Rising{"qwen2.5-7b", "h200-1536g", 4, host, {98, 102, 104, 110}, device, 64}}) {
+    const ModelConfig config = ShapeByName(rising.model).value();
+    const MachineProfile machine = MachineByName(rising.machine).value().profile;
+    JobShape shape = Bfloat16Job(rising.rows, 0);
+    shape.*rising.fixed = rising.fixed_gibibytes * kGibibyte;
+    double best_seconds = 1e9;
+    for (const int64_t gibibytes : rising.gibibytes) {
+      shape.*rising.rises = gibibytes * kGibibyte;
+      const Plan plan = PlanJob(config, shape, machine);
+      ASSERT_TRUE(plan.fits) << rising.model << " " << gibibytes << ": " << plan.verdict;
+      EXPECT_LE(plan.predicted.seconds, best_seconds * 1.005) << rising.model << " " << gibibytes;
+      best_seconds = std::min(best_seconds, plan.predicted.seconds);
+    }
+  }
 }
 
 TEST(PlannerTest, AbsurdCountsDoNotFitAndDoNotCrash) {

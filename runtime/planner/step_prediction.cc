@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <numeric>
 #include <utility>
 
 #include "runtime/base/check.h"
@@ -19,9 +18,6 @@ constexpr int kMostMicroBatchMajor = 4;
 
 // A unit's state passes over the bus in so many chunks at most: many more change no second.
 constexpr int64_t kMostChunks = 4;
-
-// A device that waits for less of a step is as good as busy.
-constexpr double kHiddenShare = 0.03;
 
 int MicroBatchCount(const StepRows& step, const PipelineOptions& options) {
   const int64_t rows = std::max<int64_t>(options.max_micro_batch_tokens / step.row_tokens, 1);
@@ -80,10 +76,6 @@ class Steps {
   const PipelineOptions& options_;
   const int count_;
 };
-
-double WaitSeconds(const SimulatedStep& step) {
-  return std::accumulate(step.compute_waits.begin(), step.compute_waits.end(), 0.0);
-}
 
 // In layer-major order micro-batches of which nothing goes to the host are as good as one: compute
 // meets them one after another, and nothing else does.
@@ -190,23 +182,35 @@ MachineSpeeds Faster(const MachineSpeeds& speeds, Resource resource, double fact
   return faster;
 }
 
-Resource BindingResource(const StepPredictor& predictor, const PipelineOptions& options) {
-  const SimulatedStep step = predictor.Predict(options);
-  Resource binding = Resource::kCompute;
-  if (WaitSeconds(step) <= kHiddenShare * step.seconds) {
-    return binding;
-  }
-  double least = WaitSeconds(step);
+std::array<double, kResourceCount> SavedByDoubling(const StepPredictor& predictor,
+                                                   const PipelineOptions& options) {
+  const double seconds = predictor.Predict(options).seconds;
+  std::array<double, kResourceCount> saved_seconds = {};
   for (const Resource resource : kAllResources) {
-    if (resource == Resource::kCompute) {
-      continue;
-    }
     const MachineSpeeds faster = Faster(predictor.speeds, resource, 2);
     const StepPredictor other{predictor.config, predictor.layout, predictor.step, faster};
-    if (const double waits = WaitSeconds(other.Predict(options)); waits < least) {
-      binding = resource;
-      least = waits;
-    }
+    saved_seconds[static_cast<size_t>(resource)] = seconds - other.Predict(options).seconds;
+  }
+  return saved_seconds;
+}
+
+Resource BindingResource(const SimulatedStep& step,
+                         const std::array<double, kResourceCount>& saved_seconds) {
+  const auto busier = [&](Resource a, Resource b) {
+    const auto& busy = step.busy_seconds;
+    return busy[static_cast<size_t>(a)] >= busy[static_cast<size_t>(b)] ? a : b;
+  };
+  const auto most = std::max_element(saved_seconds.begin(), saved_seconds.end());
+  const Resource binding = kAllResources[most - saved_seconds.begin()];
+  switch (binding) {
+    case Resource::kBusUp:
+    case Resource::kBusDown:
+      return busier(Resource::kBusUp, Resource::kBusDown);
+    case Resource::kDeviceUpdates:
+      return busier(Resource::kCompute, Resource::kDeviceUpdates);
+    case Resource::kCompute:
+    case Resource::kHostUpdates:
+      return binding;
   }
   return binding;
 }

@@ -4,6 +4,7 @@
 #ifndef RUNTIME_PLANNER_STEP_PREDICTION_H_
 #define RUNTIME_PLANNER_STEP_PREDICTION_H_
 
+#include <array>
 #include <optional>
 
 #include "runtime/config/model_config.h"
@@ -33,9 +34,14 @@ struct StepPredictor {
   double ComputeSeconds(const PipelineOptions& options) const;
 };
 
-// What sets the length of a step: compute where the device hardly waits, else what it waits for:
-// the resource that would leave the fewest waits, were it twice as fast.
-Resource BindingResource(const StepPredictor& predictor, const PipelineOptions& options);
+// By Resource: how much shorter a step would be, were that twice as fast. The bus is so both ways.
+std::array<double, kResourceCount> SavedByDoubling(const StepPredictor& predictor,
+                                                   const PipelineOptions& options);
+
+// What sets the length of a step: the resource whose doubling saves most. Of two that one thing
+// makes faster, the ways of the bus or the works of the device's memory, the one that is busier.
+Resource BindingResource(const SimulatedStep& step,
+                         const std::array<double, kResourceCount>& saved_seconds);
 
 // The same machine with that resource `factor` times as fast.
 MachineSpeeds Faster(const MachineSpeeds& speeds, Resource resource, double factor);

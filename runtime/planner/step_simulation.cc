@@ -290,12 +290,17 @@ class Simulation {
     }
   }
 
+  // A resource that streams share is as busy as if one had it.
   void Account(double seconds) {
     result_.seconds += seconds;
+    std::array<bool, kResourceCount> busy = {};
     for (const Stream& stream : streams_) {
       if (stream.runs) {
-        result_.busy_seconds[static_cast<int>(stream.node->resource)] += seconds;
+        busy[static_cast<int>(stream.node->resource)] = true;
       }
+    }
+    for (int resource = 0; resource < kResourceCount; ++resource) {
+      result_.busy_seconds[resource] += busy[resource] ? seconds : 0;
     }
     if (!compute().runs) {
       result_.compute_waits[static_cast<int>(compute().reason)] += seconds;

@@ -1,5 +1,9 @@
 #include "runtime/planner/step_simulation.h"
 
+#include <algorithm>
+#include <utility>
+#include <vector>
+
 #include "gtest/gtest.h"
 
 namespace megatrain {
@@ -79,6 +83,31 @@ TEST(StepSimulationTest, CopiesBothWaysShareTheBus) {
   const double alone = Simulate(costs, speeds).seconds;
   speeds.bus_both_bytes = speeds.bus_up_bytes / 2;
   EXPECT_GT(Simulate(costs, speeds).seconds, alone + 3);
+}
+
+// Weights of the next layers and states of passing units, both on their way to the device.
+TEST(StepSimulationTest, WhatStreamsShareIsNotBusyTwice) {
+  std::vector<UpdatePlacement> updates(10, UpdatePlacement::kHost);
+  std::fill(updates.begin() + 5, updates.end(), UpdatePlacement::kOverBus);
+  const Schedule schedule = BuildSchedule({.layer_count = 8,
+                                           .weight_slot_count = 2,
+                                           .gradient_slot_count = 2,
+                                           .updates = std::move(updates),
+                                           .state_chunks = std::vector<int>(10, 2)})
+                                .value();
+  const Costs costs{.load = 2, .forward = 1, .backward = 2};
+  const auto cost_of = [&](const Operation& operation) -> OperationCost {
+    return operation.kind == OperationKind::kLoadState ? OperationCost{Resource::kBusUp, 2, 0}
+                                                       : costs(operation);
+  };
+  const SimulatedStep step = SimulateStep(schedule, cost_of, {});
+  double work = 0;
+  for (const Operation& operation : schedule.operations) {
+    const OperationCost cost = cost_of(operation);
+    work += cost.resource == Resource::kBusUp ? cost.seconds : 0;
+  }
+  EXPECT_NEAR(BusyOf(step, Resource::kBusUp), work, 1e-9);
+  EXPECT_LE(BusyOf(step, Resource::kBusUp), step.seconds);
 }
 
 TEST(StepSimulationTest, UpdatesAndCopiesShareTheHostsMemory) {

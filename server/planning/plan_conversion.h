@@ -3,7 +3,11 @@
 #ifndef SERVER_PLANNING_PLAN_CONVERSION_H_
 #define SERVER_PLANNING_PLAN_CONVERSION_H_
 
+#include <string>
+#include <string_view>
+
 #include "megatrain/v1/job.pb.h"
+#include "runtime/planner/machine_file.h"
 #include "runtime/planner/plan_explanation.h"
 #include "runtime/planner/planner.h"
 
@@ -16,6 +20,10 @@ v1::Plan PlanToProto(const Plan& plan);
 
 // Adds why the plan is so.
 void ExplanationToProto(const PlanExplanation& explanation, v1::Plan& plan);
+
+// What a plan is for, in words: the machine's name, and whether the engine trains there. `asked` is
+// the name it was asked for by, if it was.
+std::string MachineInWords(std::string_view asked, const Machine& machine);
 
 }  // namespace megatrain
 
