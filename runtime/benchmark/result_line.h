@@ -61,7 +61,7 @@ struct BenchmarkFigures {
   std::array<StreamFigures, kStreamCount> streams;  // what they grew by
   double model_flops_per_step = 0;
   double hardware_flops_per_step = 0;  // with what is computed twice
-  SimulatedStep predicted;  // all zeros where nothing is predicted
+  SimulatedStep predicted;             // all zeros where nothing is predicted
   bool is_predicted() const { return predicted.seconds > 0; }
   double loss = 0;  // of the last step; of random tokens, it says only that the run was sane
   int64_t planned_device_bytes = 0;

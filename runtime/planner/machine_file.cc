@@ -214,9 +214,8 @@ absl::StatusOr<Machine> MachineByName(std::string_view name) {
     }
     absl::StrAppend(&known, known.empty() ? "" : ", ", std::string(known_name));
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("no machine \"", std::string(name.substr(0, kMostNameBytes)),
-                   "\": there are ", known));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "no machine \"", std::string(name.substr(0, kMostNameBytes)), "\": there are ", known));
 }
 
 }  // namespace megatrain

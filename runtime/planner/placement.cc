@@ -62,7 +62,7 @@ constexpr int kGrid = 6;
 
 // A number of a choice. One that fills takes what memory there is: more of it is never slower.
 struct Dimension {
-  int Choice::*count;
+  int Choice::* count;
   int least;
   int most;
   bool fills;
@@ -113,7 +113,7 @@ int LargestThat(int least, int most, double least_excess,
 }
 
 // [fixed, fixed], or [least, most].
-Dimension Between(int Choice::*count, std::optional<int> fixed, int least, int most, bool fills) {
+Dimension Between(int Choice::* count, std::optional<int> fixed, int least, int most, bool fills) {
   return {count, fixed.value_or(least), fixed.value_or(most), fills};
 }
 

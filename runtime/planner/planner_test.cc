@@ -320,9 +320,9 @@ struct Rising {
   const char* model;
   const char* machine;
   int64_t rows;
-  int64_t JobShape::*rises;
+  int64_t JobShape::* rises;
   std::vector<int64_t> gibibytes;
-  int64_t JobShape::*fixed;
+  int64_t JobShape::* fixed;
   int64_t fixed_gibibytes;  // 0: no limit
 };
 
