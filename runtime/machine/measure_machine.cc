@@ -36,8 +36,10 @@ constexpr int kCopiesAtOnce = 4;
 constexpr int kCopiesBeside = 1000;  // more than any bus does in kHostTime
 constexpr absl::Duration kCopyTime = absl::Milliseconds(50);
 
-// Many slabs, so that the first one's filling is as small a part as it is of a layer's weights.
+// Many slabs, so that the first one's filling is as small a part as it is of a layer's weights; for
+// processors, whose copies are no slower than slabs, fewer.
 constexpr int64_t kSlabCopyBytes = 192 * kMebibyte;
+constexpr int64_t kSlabCopyBytesForProcessors = 32 * kMebibyte;
 
 // Larger than caches for each thread, within what a large host's caches hold in all.
 constexpr int64_t kBytesOfThread = 96 * kMebibyte;
@@ -242,11 +244,12 @@ absl::Status MeasureBus(BusMeasurement& bus, MachineSpeeds& speeds) {
   return absl::OkStatus();
 }
 
-absl::Status MeasureSlabs(int threads, const Clock& clock, Device& device, MachineSpeeds& speeds) {
-  const std::vector<std::byte> pageable(kSlabCopyBytes);
+absl::Status MeasureSlabs(int threads, int64_t size_bytes, const Clock& clock, Device& device,
+                          MachineSpeeds& speeds) {
+  const std::vector<std::byte> pageable(size_bytes);
   MT_ASSIGN_OR_RETURN(const auto lane, SlabLane::Create(device, kSlabBytes, threads));
-  MT_ASSIGN_OR_RETURN(speeds.slab_bytes, MeasureCopyToDevice(device, clock, pageable.data(),
-                                                             kSlabCopyBytes, lane.get()));
+  MT_ASSIGN_OR_RETURN(speeds.slab_bytes,
+                      MeasureCopyToDevice(device, clock, pageable.data(), size_bytes, lane.get()));
   return absl::OkStatus();
 }
 
@@ -316,7 +319,9 @@ absl::StatusOr<MachineSpeeds> MeasureMachine(ComputeBackend& backend, int thread
   BusMeasurement bus(*device, clock);
   MT_RETURN_IF_ERROR(bus.Prepare());
   MT_RETURN_IF_ERROR(MeasureBus(bus, speeds));
-  MT_RETURN_IF_ERROR(MeasureSlabs(threads, clock, *device, speeds));
+  const bool is_cpu = backend.kind() == Backend::kCpu;
+  MT_RETURN_IF_ERROR(MeasureSlabs(threads, is_cpu ? kSlabCopyBytesForProcessors : kSlabCopyBytes,
+                                  clock, *device, speeds));
   MT_RETURN_IF_ERROR(MeasureHost(threads, clock, bus, speeds));
   return speeds;
 }

@@ -245,7 +245,7 @@ class CheckpointTest(unittest.TestCase):
         job = self.world.wait_for_job(name, "RUNNING", "FAILED")
         self.assertEqual("JOB_STATE_FAILED", job["state"], job)
         self.assertEqual("MODEL_CHANGED", job["reason"]["code"])
-        self.assertEqual("", job["lastCheckpoint"])
+        self.assertEqual(f"{name}/checkpoints/{saved.name}", job["lastCheckpoint"])
 
     def test_what_has_changed_is_refused_when_a_job_goes_on(self) -> None:
         state = self.world.daemon.state

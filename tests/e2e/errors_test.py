@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import toy_model
-from world import Daemon, Result, World
+from world import Daemon, Result, World, wait_until
 
 _GOOD_ROW = json.dumps(toy_model.rows(1)[0])
 _MAX_ROW_BYTES = 1 << 20
@@ -24,6 +24,8 @@ class ErrorsTest(unittest.TestCase):
         cls.world = World()
         cls.addClassCleanup(cls.world.close)
         cls.world.daemon.start()
+        # Until then it may measure the machine, with a file of its own.
+        wait_until("the engine is ready", cls.world.engine_ready)
 
     def setUp(self) -> None:
         self.assertEqual([], self.world.leftovers())
