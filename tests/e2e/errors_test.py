@@ -38,7 +38,8 @@ class ErrorsTest(unittest.TestCase):
             self.assertIn(word, result.err)
         self.assertNotIn("Traceback", result.err)
         self.assertEqual("", result.out)
-        self.assertEqual([], self.world.leftovers())
+        # What failed is told before its files are removed.
+        wait_until("nothing is left of it", lambda: not self.world.leftovers())
         self.assertTrue(self.world.daemon.running)
 
     def import_model(self, folder: Path) -> Result:
