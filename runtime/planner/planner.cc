@@ -226,8 +226,7 @@ std::vector<MemoryItem> DeviceItems(const DeviceBytes& arena, const JobMemory& j
 }
 
 // Fills in the pipeline and its cut of a step.
-void Choose(const ModelConfig& config, const JobShape& shape, const TokenCounts& tokens,
-            Placement placement, Plan& plan) {
+void Choose(const JobShape& shape, const TokenCounts& tokens, Placement placement, Plan& plan) {
   plan.pipeline = std::move(placement.pipeline);
   plan.micro_batch_rows = placement.micro_batch_rows;
   plan.predicted = placement.predicted;
@@ -265,7 +264,7 @@ void PlanOnGpu(const GpuPlanning& job, Plan& plan) {
       Sum(plan.host) - gradients->size_bytes + most.host_bytes + results_bytes;
   const FreeMemory free = {.device_bytes = plan.device_available_bytes - most.device_bytes,
                            .host_bytes = plan.host_available_bytes - host_bytes};
-  Choose(job.config, job.shape, job.tokens,
+  Choose(job.shape, job.tokens,
          ChooseOnGpu(job.config, job.layout, job.shape, job.machine.speeds, job.tokens, free,
                      job.smallest),
          plan);
@@ -289,7 +288,7 @@ Plan PlanMemory(const ModelConfig& config, const JobShape& shape, const MachineP
   plan.host = HostItems(layout, shape, machine, tokens);
   plan.host_available_bytes = Limited(machine.host_available_bytes, shape.host_limit_bytes);
   if (machine.backend == Backend::kCpu) {
-    Choose(config, shape, tokens,
+    Choose(shape, tokens,
            {.pipeline = ChooseOnCpu(config, layout, shape, tokens),
             .micro_batch_rows = tokens.micro_batch_rows},
            plan);

@@ -231,7 +231,7 @@ TEST(PlannerTest, KnownDataMakesThePlanSmaller) {
   shape.row_count = 1280;
   const Plan known = PlanJob(config, shape, SmallHost(20 * kGibibyte));
   EXPECT_LT(known.host_bytes, unknown.host_bytes);
-  EXPECT_EQ(known.pipeline.max_micro_batch_tokens, 8 * 33);
+  EXPECT_EQ(known.pipeline.max_micro_batch_tokens, int64_t{8} * 33);
   shape.validation_row_count = 1000;
   EXPECT_GT(PlanJob(config, shape, SmallHost(20 * kGibibyte)).host_bytes,
             known.host_bytes + 1000 * 8);
