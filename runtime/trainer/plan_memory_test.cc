@@ -27,6 +27,9 @@ namespace {
 constexpr int kCases = 200;
 constexpr uint64_t kSeed = 20240601;
 
+// What heaps of threads and their last pages take beside what a plan counts.
+constexpr int64_t kHeapBytes = int64_t{2} << 20;
+
 struct Case {
   ModelConfig config;
   JobShape shape;
@@ -177,7 +180,7 @@ TEST(PlanMemoryTest, NoPlanIsBelowWhatItsJobTakes) {
     DrawPlacement(random, static_cast<int>(layout.units.size()), plan.pipeline);
     // Without what is for the model's files, of which this job reads none: it would hide much.
     [[maybe_unused]] const int64_t drawn_bytes =
-        HostBytesUnder(plan, layout) - SizeOf(plan, "io_buffers");
+        HostBytesUnder(plan, layout) - SizeOf(plan, "io_buffers") + kHeapBytes;
     ASSERT_TRUE(ResetPeakResident().ok());
     ASSERT_EQ(RunSteps(job, plan, *backend, clock), absl::OkStatus());
 #ifndef ABSL_HAVE_ADDRESS_SANITIZER  // which has memory of its own
