@@ -202,7 +202,8 @@ PlanExplanation ExplainPlan(const ModelConfig& config, const JobShape& shape,
   }
   const ModelLayout layout = PlanningLayout(config);
   const StepPredictor predictor{config, layout, plan.step, machine.speeds};
-  const std::array<double, kResourceCount> saved = SavedByDoubling(predictor, plan.pipeline);
+  const std::array<double, kResourceCount> saved =
+      SavedByDoubling(predictor, plan.pipeline, plan.predicted);
   explanation.binding_resource = ResourceName(BindingResource(plan.predicted, saved));
   explanation.gains = MemoryGains(config, shape, machine, plan);
   const std::vector<ResourceGain> speeds = SpeedGains(saved);

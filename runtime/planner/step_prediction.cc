@@ -183,14 +183,19 @@ MachineSpeeds Faster(const MachineSpeeds& speeds, Resource resource, double fact
 }
 
 std::array<double, kResourceCount> SavedByDoubling(const StepPredictor& predictor,
-                                                   const PipelineOptions& options) {
-  const double seconds = predictor.Predict(options).seconds;
+                                                   const PipelineOptions& options,
+                                                   const SimulatedStep& step) {
   std::array<double, kResourceCount> saved_seconds = {};
   for (const Resource resource : kAllResources) {
+    if (resource == Resource::kBusDown) {
+      continue;  // the bus is faster both ways
+    }
     const MachineSpeeds faster = Faster(predictor.speeds, resource, 2);
     const StepPredictor other{predictor.config, predictor.layout, predictor.step, faster};
-    saved_seconds[static_cast<size_t>(resource)] = seconds - other.Predict(options).seconds;
+    saved_seconds[static_cast<size_t>(resource)] = step.seconds - other.Predict(options).seconds;
   }
+  saved_seconds[static_cast<size_t>(Resource::kBusDown)] =
+      saved_seconds[static_cast<size_t>(Resource::kBusUp)];
   return saved_seconds;
 }
 

@@ -34,9 +34,11 @@ struct StepPredictor {
   double ComputeSeconds(const PipelineOptions& options) const;
 };
 
-// By Resource: how much shorter a step would be, were that twice as fast. The bus is so both ways.
+// By Resource: how much shorter than `step`, which is predicted of the same, a step would be, were
+// that twice as fast. The bus is so both ways.
 std::array<double, kResourceCount> SavedByDoubling(const StepPredictor& predictor,
-                                                   const PipelineOptions& options);
+                                                   const PipelineOptions& options,
+                                                   const SimulatedStep& step);
 
 // What sets the length of a step: the resource whose doubling saves most. Of two that one thing
 // makes faster, the ways of the bus or the works of the device's memory, the one that is busier.
