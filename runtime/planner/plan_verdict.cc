@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "runtime/base/round_up.h"
 
 namespace megatrain {
 namespace {
@@ -25,7 +26,7 @@ int64_t LargestThat(int64_t limit, const std::function<bool(int64_t)>& holds) {
   return low;
 }
 
-int64_t MebibytesUp(int64_t size_bytes) { return (size_bytes + kMebibyte - 1) / kMebibyte; }
+int64_t MebibytesUp(int64_t size_bytes) { return RoundUp(size_bytes, kMebibyte) / kMebibyte; }
 
 // Tokens of the longest row that the shape allows for.
 int64_t MaxRowTokens(const JobShape& shape) {
