@@ -29,6 +29,15 @@ struct MaxSum {
   float sum;
 };
 
+// Exponentials below 2^-126 become 0: they are lost in a sum that holds a 1. (__expf would keep
+// them, at three more instructions each.)
+__device__ float Exp(float x) {
+  constexpr float kLog2OfE = 1.44269504f;
+  float result;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x * kLog2OfE));
+  return result;
+}
+
 // Of no logits. Finite, so that no difference of two such is NaN.
 __device__ MaxSum NoLogits() { return {-FLT_MAX, 0}; }
 
@@ -37,7 +46,7 @@ __device__ MaxSum Combine(MaxSum a, MaxSum b) {
   const bool a_larger = a.max >= b.max;
   const float larger = a_larger ? a.max : b.max;
   const float smaller = a_larger ? b.max : a.max;
-  const float rest = (a_larger ? b.sum : a.sum) * __expf(smaller - larger);
+  const float rest = (a_larger ? b.sum : a.sum) * Exp(smaller - larger);
   return {larger, (a_larger ? a.sum : b.sum) + rest};
 }
 
@@ -53,7 +62,7 @@ __device__ MaxSum Exponentiate(Pack<float, N> (&packs)[kCount]) {
 #pragma unroll
   for (int i = 0; i < kCount * N; ++i) {
     float& value = packs[i / N].values[i % N];
-    value = __expf(value - result.max);
+    value = Exp(value - result.max);
     result.sum += value;
   }
   return result;
@@ -97,8 +106,13 @@ __device__ void StoreGradient(T* gradient, const Pack<float, N>& exponentials, f
   float result[N];
 #pragma unroll
   for (int j = 0; j < N; ++j) {
-    const float probability = exponentials.values[j] * factor;
-    result[j] = j == target ? probability - scale : probability;
+    result[j] = exponentials.values[j] * factor;
+  }
+  if (static_cast<unsigned>(target) < N) {
+#pragma unroll
+    for (int j = 0; j < N; ++j) {
+      result[j] -= j == target ? scale : 0.f;
+    }
   }
   StoreFloats(gradient, result);
 }
@@ -143,7 +157,7 @@ struct Share {
   // `gradient` may be `logits`: every block has read its share before the cluster's reduction.
   template <typename T>
   __device__ void Store(T* gradient, const Softmax& softmax, int target) const {
-    const float held_factor = __expf(held_max - softmax.max) * softmax.factor;
+    const float held_factor = Exp(held_max - softmax.max) * softmax.factor;
 #pragma unroll
     for (int i = 0; i < kHeldPacks; ++i) {
       const int pack = first + i * kStride;
@@ -155,7 +169,7 @@ struct Share {
       Pack<float, N> late = LoadPack<N>(logits + pack * N);
 #pragma unroll
       for (float& value : late.values) {
-        value = __expf(value - softmax.max);
+        value = Exp(value - softmax.max);
       }
       StoreGradient(gradient + pack * N, late, softmax.factor, softmax.scale, target - pack * N);
     }
