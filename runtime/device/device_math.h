@@ -4,6 +4,7 @@
 #define RUNTIME_DEVICE_DEVICE_MATH_H_
 
 #include <cstdint>
+#include <span>
 
 #include "absl/status/status.h"
 #include "runtime/device/device.h"
@@ -35,10 +36,15 @@ class DeviceMath {
   virtual absl::Status AddTo(float* target, const float* source, int64_t count,
                              Launcher& launcher) = 0;
 
-  // *sum = the sum of squares in fp64, by a fixed tree. `scratch` holds kSumScratchBytes.
-  static constexpr int64_t kSumScratchBytes = 64 << 10;
-  virtual absl::Status SumOfSquares(const float* values, int64_t count, double* sum, void* scratch,
-                                    Launcher& launcher) = 0;
+  // sums[i] = the sum of the squares of ranges[i] of `values` in fp64, by a tree that its count
+  // alone decides. `scratch` holds kSumScratchBytes.
+  struct Range {
+    int64_t offset;  // a multiple of 4
+    int64_t count;
+  };
+  static constexpr int64_t kSumScratchBytes = 128 << 10;
+  virtual absl::Status SumsOfSquares(const float* values, std::span<const Range> ranges,
+                                     double* sums, void* scratch, Launcher& launcher) = 0;
 
   // fp32 to the nearest bf16, ties to even, packed to the front of the same memory. NaN stays NaN.
   virtual absl::Status RoundToBfloat16InPlace(float* values, int64_t count, Launcher& launcher) = 0;

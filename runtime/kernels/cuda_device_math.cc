@@ -2,6 +2,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include <vector>
+
 #include "runtime/kernels/adamw_kernel.h"
 #include "runtime/kernels/cuda_status.h"
 #include "runtime/kernels/gradient_math.h"
@@ -11,7 +13,7 @@
 namespace megatrain {
 namespace {
 
-static_assert(kSumOfSquaresScratchBytes <= DeviceMath::kSumScratchBytes);
+static_assert(kSumsOfSquaresScratchBytes <= DeviceMath::kSumScratchBytes);
 
 cudaStream_t StreamOf(Launcher& launcher) {
   return static_cast<cudaStream_t>(launcher.native_stream());
@@ -39,9 +41,13 @@ absl::Status CudaDeviceMath::AddTo(float* target, const float* source, int64_t c
   return LaunchAddTo(target, source, count, StreamOf(launcher));
 }
 
-absl::Status CudaDeviceMath::SumOfSquares(const float* values, int64_t count, double* sum,
-                                          void* scratch, Launcher& launcher) {
-  return LaunchSumOfSquares(values, count, sum, scratch, StreamOf(launcher));
+absl::Status CudaDeviceMath::SumsOfSquares(const float* values, std::span<const Range> ranges,
+                                           double* sums, void* scratch, Launcher& launcher) {
+  std::vector<ValueRange> places;
+  for (const Range& range : ranges) {
+    places.push_back({.offset = range.offset, .count = range.count});
+  }
+  return LaunchSumsOfSquares(values, places, sums, scratch, StreamOf(launcher));
 }
 
 absl::Status CudaDeviceMath::RoundToBfloat16InPlace(float* values, int64_t count,

@@ -1,6 +1,9 @@
 #ifndef RUNTIME_KERNELS_CUDA_DEVICE_MATH_H_
 #define RUNTIME_KERNELS_CUDA_DEVICE_MATH_H_
 
+#include <cstdint>
+#include <span>
+
 #include "runtime/device/device_math.h"
 
 namespace megatrain {
@@ -15,8 +18,8 @@ class CudaDeviceMath final : public DeviceMath {
                           Launcher& launcher) override;
   absl::Status AddTo(float* target, const float* source, int64_t count,
                      Launcher& launcher) override;
-  absl::Status SumOfSquares(const float* values, int64_t count, double* sum, void* scratch,
-                            Launcher& launcher) override;
+  absl::Status SumsOfSquares(const float* values, std::span<const Range> ranges, double* sums,
+                             void* scratch, Launcher& launcher) override;
   absl::Status RoundToBfloat16InPlace(float* values, int64_t count, Launcher& launcher) override;
   absl::Status CopyGradient(const GradientCopy& gradient, Launcher& launcher) override;
   absl::Status FindNonFiniteRow(const Rows& rows, int32_t* first_row, Launcher& launcher) override;

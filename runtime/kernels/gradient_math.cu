@@ -31,10 +31,13 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Four blocks for each of an H200's 132 multiprocessors: all run at once.
-constexpr int kMaxPartials = kSumOfSquaresScratchBytes / sizeof(double);
-constexpr int kPartialThreads = (kMaxPartials + kWarpThreads - 1) / kWarpThreads * kWarpThreads;
 constexpr int kSumUnroll = 4;
+
+// Ranges whose sums are formed together, and the blocks of each.
+struct SumTable {
+  ValueRange ranges[kSumsAtOnce];
+  int first_blocks[kSumsAtOnce + 1];
+};
 
 struct Plus {
   __device__ double operator()(double a, double b) const { return a + b; }
@@ -50,13 +53,22 @@ __device__ double AddSquares(double sum, const Pack<float, kPack>& pack) {
   return sum;
 }
 
-// Every thread sums packs a grid apart, in kSumUnroll lanes; then each block's threads are summed.
-__global__ void __launch_bounds__(kThreads)
-    PartialSumsOfSquares(const float* values, int64_t count, double* partials) {
+// Every thread sums packs a range's blocks apart, in kSumUnroll lanes; then each block's threads
+// are summed.
+__global__ void __launch_bounds__(kThreads, 2048 / kThreads)
+    PartialSumsOfSquares(const float* all_values, const __grid_constant__ SumTable table,
+                         double* partials) {
   __shared__ double shared[kMaxWarps];
+  int range = 0;
+  while (blockIdx.x >= table.first_blocks[range + 1]) {
+    ++range;
+  }
+  const float* values = all_values + table.ranges[range].offset;
+  const int64_t count = table.ranges[range].count;
+  const int first_block = table.first_blocks[range];
   const int64_t packs = count / kPack;
-  const int64_t stride = int64_t{gridDim.x} * kThreads;
-  const int64_t thread = int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  const int64_t stride = int64_t{table.first_blocks[range + 1] - first_block} * kThreads;
+  const int64_t thread = int64_t{blockIdx.x - first_block} * kThreads + threadIdx.x;
   double lanes[kSumUnroll] = {};
   int64_t pack = thread;
   for (; pack + (kSumUnroll - 1) * stride < packs; pack += kSumUnroll * stride) {
@@ -84,14 +96,27 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-__global__ void __launch_bounds__(kPartialThreads)
-    SumPartials(const double* partials, int partial_count, double* sum) {
+// A block a range, a thread a partial sum.
+__global__ void __launch_bounds__(kMaxSumPartials)
+    SumPartials(const double* partials, const __grid_constant__ SumTable table, double* sums) {
   __shared__ double shared[kMaxWarps];
-  const double mine = threadIdx.x < partial_count ? partials[threadIdx.x] : 0.0;
+  const int partial = table.first_blocks[blockIdx.x] + threadIdx.x;
+  const double mine = partial < table.first_blocks[blockIdx.x + 1] ? partials[partial] : 0.0;
   const double all = BlockReduce(mine, 0.0, shared, Plus{});
   if (threadIdx.x == 0) {
-    *sum = all;
+    sums[blockIdx.x] = all;
   }
+}
+
+SumTable MakeSumTable(std::span<const ValueRange> ranges) {
+  SumTable table = {};
+  for (size_t i = 0; i < ranges.size(); ++i) {
+    const int64_t blocks = CeilDivide(ranges[i].count, int64_t{kThreads} * kPack * kSumUnroll);
+    table.ranges[i] = ranges[i];
+    table.first_blocks[i + 1] =
+        table.first_blocks[i] + static_cast<int>(std::clamp<int64_t>(blocks, 1, kMaxSumPartials));
+  }
+  return table;
 }
 
 constexpr int kFirstThreads = 1024;
@@ -202,14 +227,19 @@ absl::Status LaunchAddTo(float* target, const float* source, int64_t count, cuda
   return CheckLaunch("add arrays");
 }
 
-absl::Status LaunchSumOfSquares(const float* values, int64_t count, double* sum, void* scratch,
-                                cudaStream_t stream) {
-  const int64_t whole_blocks = CeilDivide(count, int64_t{kThreads} * kPack * kSumUnroll);
-  const int blocks = static_cast<int>(std::clamp<int64_t>(whole_blocks, 1, kMaxPartials));
+absl::Status LaunchSumsOfSquares(const float* values, std::span<const ValueRange> ranges,
+                                 double* sums, void* scratch, cudaStream_t stream) {
   auto* partials = static_cast<double*>(scratch);
-  PartialSumsOfSquares<<<blocks, kThreads, 0, stream>>>(values, count, partials);
-  SumPartials<<<1, kPartialThreads, 0, stream>>>(partials, blocks, sum);
-  return CheckLaunch("sum of squares");
+  while (!ranges.empty()) {
+    const auto some = ranges.first(std::min<size_t>(ranges.size(), kSumsAtOnce));
+    const SumTable table = MakeSumTable(some);
+    PartialSumsOfSquares<<<table.first_blocks[some.size()], kThreads, 0, stream>>>(values, table,
+                                                                                   partials);
+    SumPartials<<<some.size(), kMaxSumPartials, 0, stream>>>(partials, table, sums);
+    ranges = ranges.subspan(some.size());
+    sums += some.size();
+  }
+  return CheckLaunch("sums of squares");
 }
 
 absl::Status LaunchRoundToBfloat16InPlace(float* values, int64_t count, cudaStream_t stream) {

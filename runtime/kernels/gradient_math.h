@@ -8,6 +8,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
+#include <span>
 
 #include "absl/status/status.h"
 
@@ -16,11 +17,20 @@ namespace megatrain {
 // target[i] += source[i]; the arrays do not overlap.
 absl::Status LaunchAddTo(float* target, const float* source, int64_t count, cudaStream_t stream);
 
-// *sum = the sum of the values' squares in fp64, by a tree that `count` alone decides. `scratch` is
-// of kSumOfSquaresScratchBytes.
-inline constexpr int64_t kSumOfSquaresScratchBytes = 528 * sizeof(double);
-absl::Status LaunchSumOfSquares(const float* values, int64_t count, double* sum, void* scratch,
-                                cudaStream_t stream);
+// Where some of an array's values lie.
+struct ValueRange {
+  int64_t offset;  // a multiple of 4
+  int64_t count;
+};
+
+// sums[i] = the sum in fp64 of the squares of ranges[i] of `values`, by a tree that its count alone
+// decides. `scratch` is of kSumsOfSquaresScratchBytes.
+inline constexpr int kSumsAtOnce = 16;
+inline constexpr int kMaxSumPartials = 1024;  // of a range
+inline constexpr int64_t kSumsOfSquaresScratchBytes =
+    int64_t{kSumsAtOnce} * kMaxSumPartials * sizeof(double);
+absl::Status LaunchSumsOfSquares(const float* values, std::span<const ValueRange> ranges,
+                                 double* sums, void* scratch, cudaStream_t stream);
 
 // fp32 to the nearest bf16, ties to even, packed to the front of the same memory. NaN stays NaN.
 absl::Status LaunchRoundToBfloat16InPlace(float* values, int64_t count, cudaStream_t stream);

@@ -34,9 +34,10 @@ TEST(AddToTest, AddsElementByElement) {
 double SumOfSquares(const std::vector<float>& values, int64_t shift_bytes) {
   DeviceArray<float> input(values, shift_bytes);
   DeviceArray<double> sum(1);
-  DeviceArray<unsigned char> scratch(kSumOfSquaresScratchBytes);
+  DeviceArray<unsigned char> scratch(kSumsOfSquaresScratchBytes);
+  const ValueRange all = {.offset = 0, .count = static_cast<int64_t>(values.size())};
   EXPECT_TRUE(
-      LaunchSumOfSquares(input.data(), input.count(), sum.data(), scratch.data(), nullptr).ok());
+      LaunchSumsOfSquares(input.data(), {&all, 1}, sum.data(), scratch.data(), nullptr).ok());
   return sum.Download()[0];
 }
 
@@ -67,6 +68,30 @@ TEST(SumOfSquaresTest, TheBitsDependOnTheValuesAlone) {
   for (const int64_t shift_bytes : {0, 16, 64, 4096 + 48}) {
     EXPECT_EQ(std::bit_cast<uint64_t>(SumOfSquares(values, shift_bytes)),
               std::bit_cast<uint64_t>(first));
+  }
+}
+
+// More ranges than are summed at once, of many sizes.
+TEST(SumOfSquaresTest, ManyRangesHaveTheBitsOfEach) {
+  std::vector<ValueRange> ranges;
+  std::vector<float> values;
+  for (int i = 0; i < 2 * kSumsAtOnce + 3; ++i) {
+    const int64_t count = i % 7 == 0 ? 0 : int64_t{1} << (i % 21);
+    ranges.push_back({.offset = static_cast<int64_t>(values.size()), .count = count});
+    const auto numbers = RandomNumbers(ComputeDtype::kFloat32, count, i);
+    values.insert(values.end(), numbers.begin(), numbers.end());
+    values.resize((values.size() + 63) / 64 * 64);
+  }
+  DeviceArray<float> input(values, 0);
+  DeviceArray<double> sums(std::ssize(ranges));
+  DeviceArray<unsigned char> scratch(kSumsOfSquaresScratchBytes);
+  ASSERT_TRUE(LaunchSumsOfSquares(input.data(), ranges, sums.data(), scratch.data(), nullptr).ok());
+  const std::vector<double> found = sums.Download();
+  for (size_t i = 0; i < ranges.size(); ++i) {
+    const auto begin = values.begin() + ranges[i].offset;
+    EXPECT_EQ(std::bit_cast<uint64_t>(found[i]),
+              std::bit_cast<uint64_t>(SumOfSquares({begin, begin + ranges[i].count}, 0)))
+        << i;
   }
 }
 

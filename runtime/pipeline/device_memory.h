@@ -79,7 +79,7 @@ struct DeviceMemoryMap {
   std::vector<DeviceRegion> batch_tables;  // by activation slot
   DeviceRegion results;                    // by ResultsLayout
   DeviceRegion load_staging;               // DeviceMath::LoadFloats'
-  DeviceRegion sum_scratch;                // DeviceMath::SumOfSquares'
+  DeviceRegion sum_scratch;                // DeviceMath::SumsOfSquares'
   DeviceRegion workspace;
   int64_t micro_batch_tokens = 0;  // of the largest one, aligned
   int64_t activation_tokens = 0;   // micro-batches whose boundaries live at once, aligned each

@@ -37,9 +37,11 @@ absl::Status HostMath::AddTo(float* target, const float* source, int64_t count,
   return absl::OkStatus();
 }
 
-absl::Status HostMath::SumOfSquares(const float* values, int64_t count, double* sum,
-                                    void* /*scratch*/, Launcher& /*launcher*/) {
-  *sum = megatrain::SumOfSquares({values, static_cast<size_t>(count)});
+absl::Status HostMath::SumsOfSquares(const float* values, std::span<const Range> ranges,
+                                     double* sums, void* /*scratch*/, Launcher& /*launcher*/) {
+  for (const Range& range : ranges) {
+    *sums++ = SumOfSquares({values + range.offset, static_cast<size_t>(range.count)});
+  }
   return absl::OkStatus();
 }
 

@@ -2,6 +2,7 @@
 #define RUNTIME_PIPELINE_HOST_MATH_H_
 
 #include <cstdint>
+#include <span>
 
 #include "absl/status/status.h"
 #include "runtime/device/device_math.h"
@@ -19,8 +20,8 @@ class HostMath final : public DeviceMath {
                           Launcher& launcher) override;
   absl::Status AddTo(float* target, const float* source, int64_t count,
                      Launcher& launcher) override;
-  absl::Status SumOfSquares(const float* values, int64_t count, double* sum, void* scratch,
-                            Launcher& launcher) override;
+  absl::Status SumsOfSquares(const float* values, std::span<const Range> ranges, double* sums,
+                             void* scratch, Launcher& launcher) override;
   absl::Status RoundToBfloat16InPlace(float* values, int64_t count, Launcher& launcher) override;
   absl::Status CopyGradient(const GradientCopy& gradient, Launcher& launcher) override;
   absl::Status FindNonFiniteRow(const Rows& rows, int32_t* first_row, Launcher& launcher) override;

@@ -1,6 +1,7 @@
 #include "runtime/pipeline/step_run.h"
 
 #include <utility>
+#include <vector>
 
 #include "runtime/base/check.h"
 #include "runtime/base/round_up.h"
@@ -193,12 +194,13 @@ absl::Status StepRun::FinalizeGradients(const Operation& operation, Launcher& la
     MT_RETURN_IF_ERROR(state_.math.AddTo(gradients + table.offset_elements, TiedMatrixGradient(),
                                          table.element_count, launcher));
   }
-  double* squares = state_.results_layout.squares(Results(), operation.unit);
-  for (size_t i = 0; i < unit.tensors.size(); ++i) {
-    MT_RETURN_IF_ERROR(state_.math.SumOfSquares(gradients + unit.tensors[i].offset_elements,
-                                                unit.tensors[i].element_count, squares + i,
-                                                At(state_.map.sum_scratch), launcher));
+  std::vector<DeviceMath::Range> tensors;
+  for (const TensorLayout& tensor : unit.tensors) {
+    tensors.push_back({.offset = tensor.offset_elements, .count = tensor.element_count});
   }
+  MT_RETURN_IF_ERROR(state_.math.SumsOfSquares(
+      gradients, tensors, state_.results_layout.squares(Results(), operation.unit),
+      At(state_.map.sum_scratch), launcher));
   const bool rounds = state_.store.gradient_bytes() == SizeBytes(ComputeDtype::kBfloat16);
   if (state_.options.keeps_gradient(operation.unit)) {
     return state_.math.CopyGradient(

@@ -34,7 +34,7 @@ void Run(int64_t count) {
   const DeviceArray<float> moment2 = Magnitudes(count, 1e-3f);
   const DeviceArray<float> gradient = Magnitudes(count, 1e-3f);
   const DeviceArray<double> sum = AllocateArray<double>(1);
-  const DeviceArray<char> scratch = AllocateArray<char>(kSumOfSquaresScratchBytes);
+  const DeviceArray<char> scratch = AllocateArray<char>(kSumsOfSquaresScratchBytes);
   auto* hi = reinterpret_cast<uint16_t*>(weights.get());
   auto* lo = reinterpret_cast<int16_t*>(hi + count);
   const AdamWCoefficients coefficients({.step = 10});
@@ -44,7 +44,8 @@ void Run(int64_t count) {
                        coefficients, nullptr);
   });
   Measure("sum of squares", 4 * count, [&] {
-    return LaunchSumOfSquares(gradient.get(), count, sum.get(), scratch.get(), nullptr);
+    return LaunchSumsOfSquares(gradient.get(), {{{.offset = 0, .count = count}}}, sum.get(),
+                               scratch.get(), nullptr);
   });
   Measure("add", 12 * count,
           [&] { return LaunchAddTo(moment1.get(), gradient.get(), count, nullptr); });
