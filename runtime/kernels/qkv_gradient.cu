@@ -1,16 +1,14 @@
-#include <algorithm>
-
 #include "runtime/base/status_macros.h"
 #include "runtime/kernels/column_sums.h"
 #include "runtime/kernels/cuda_status.h"
+#include "runtime/kernels/l2_prefetch.cuh"
 #include "runtime/kernels/numbers.cuh"
 #include "runtime/kernels/qkv_gradient.h"
 
 namespace megatrain {
 namespace {
 
-constexpr int kMaxThreads = 256;
-constexpr int kRowsAtOnce = 2;  // whose loads are in flight together
+constexpr int kMaxThreads = 512;
 
 // N channel pairs of a head in one row.
 template <typename T, int N>
@@ -46,10 +44,21 @@ __device__ void AddTo(float (&sums)[N], const float (&values)[N]) {
   }
 }
 
-// A thread takes N channel pairs of a head in every gridDim.y-th row, from the end: what was
-// written last before is the likeliest to be in the cache.
+// Brings a row's heads on their way into the L2 cache. One thread's work.
 template <typename T, int N>
-__global__ void __launch_bounds__(kMaxThreads, 3) TurnBackAndSumKernel(QkvGradient gradient) {
+__device__ void PrefetchRow(const QkvGradient& gradient, int64_t row) {
+  if constexpr (N > 1) {  // whole packs of 16 bytes, as the instruction wants them
+    const Rotation& rotation = gradient.rotation;
+    PrefetchToL2(static_cast<const T*>(rotation.heads) + row * rotation.row_stride,
+                 static_cast<int>(gradient.head_count * rotation.head_dim * sizeof(T)));
+  }
+}
+
+// A thread takes N channel pairs of a head in every gridDim.y-th row, from the end: what was
+// written last before is the likeliest to be in the cache. A row's reads wait for nothing but the
+// L2 cache: the row before has fetched them.
+template <typename T, int N>
+__global__ void __launch_bounds__(kMaxThreads, 2) TurnBackAndSumKernel(QkvGradient gradient) {
   const Rotation& rotation = gradient.rotation;
   const int half = rotation.head_dim / 2;
   const int columns = half / N;
@@ -64,32 +73,22 @@ __global__ void __launch_bounds__(kMaxThreads, 3) TurnBackAndSumKernel(QkvGradie
   const float2* const angles = rotation.table + column;
   T* const pairs = static_cast<T*>(rotation.heads) + place;
   float first_sums[N] = {}, second_sums[N] = {};
-  for (int64_t row = rotation.tokens - 1 - blockIdx.y; row >= 0; row -= kRowsAtOnce * gridDim.y) {
-    Channels<T, N> channels[kRowsAtOnce];
-#pragma unroll
-    for (int i = 0; i < kRowsAtOnce; ++i) {
-      if (const int64_t at = row - i * gridDim.y; at >= 0) {
-        channels[i].first = LoadNumbers<N>(pairs + at * rotation.row_stride);
-        channels[i].second = LoadNumbers<N>(pairs + at * rotation.row_stride + half);
-      }
+  for (int64_t row = rotation.tokens - 1 - blockIdx.y; row >= 0; row -= gridDim.y) {
+    T* const at = pairs + row * rotation.row_stride;
+    const Channels<T, N> channels = {LoadNumbers<N>(at), LoadNumbers<N>(at + half)};
+    if (task == 0 && row >= gridDim.y) {
+      PrefetchRow<T, N>(gradient, row - gridDim.y);
     }
-#pragma unroll
-    for (int i = 0; i < kRowsAtOnce; ++i) {
-      const int64_t at = row - i * gridDim.y;
-      if (at < 0) {
-        break;
-      }
-      float a[N], b[N];
-      if (turns) {
-        channels[i].TurnBack(angles + int64_t{rotation.positions[at]} * half, a, b);
-        StoreFloats(pairs + at * rotation.row_stride, a);
-        StoreFloats(pairs + at * rotation.row_stride + half, b);
-      } else {
-        channels[i].Keep(a, b);
-      }
-      AddTo(first_sums, a);
-      AddTo(second_sums, b);
+    float a[N], b[N];
+    if (turns) {
+      channels.TurnBack(angles + int64_t{rotation.positions[row]} * half, a, b);
+      StoreFloats(at, a);
+      StoreFloats(at + half, b);
+    } else {
+      channels.Keep(a, b);
     }
+    AddTo(first_sums, a);
+    AddTo(second_sums, b);
   }
   const int64_t width = gradient.head_count * rotation.head_dim;
   float* const partial = static_cast<float*>(gradient.scratch) + blockIdx.y * width + place;
@@ -105,7 +104,8 @@ absl::Status LaunchRotateBackwardAndSum(const QkvGradient& gradient, cudaStream_
     return absl::OkStatus();
   }
   const int64_t half = rotation.head_dim / 2;
-  const int64_t groups = std::min(rotation.tokens, kBiasRowGroups);
+  const int64_t width = gradient.head_count * rotation.head_dim;
+  const int64_t groups = BiasRowGroups(rotation.tokens, width);
   DispatchPacks(
       rotation.dtype, {half, rotation.row_stride}, [&]<typename T, int N>(PackType<T, N>) {
         const int64_t tasks = gradient.head_count * (half / N);
@@ -114,9 +114,8 @@ absl::Status LaunchRotateBackwardAndSum(const QkvGradient& gradient, cudaStream_
         TurnBackAndSumKernel<T, N><<<dim3(blocks, groups), threads, 0, stream>>>(gradient);
       });
   MT_RETURN_IF_ERROR(CheckLaunch("RotateBackwardAndSum"));
-  return LaunchAddColumnSums(static_cast<const float*>(gradient.scratch), groups,
-                             gradient.head_count * rotation.head_dim, gradient.bias_gradient,
-                             stream);
+  return LaunchAddColumnSums(static_cast<const float*>(gradient.scratch), groups, width,
+                             gradient.bias_gradient, stream);
 }
 
 }  // namespace megatrain

@@ -3,23 +3,30 @@
 #include "runtime/kernels/block_reduce.cuh"
 #include "runtime/kernels/column_sums.h"
 #include "runtime/kernels/cuda_status.h"
+#include "runtime/kernels/l2_prefetch.cuh"
 #include "runtime/kernels/numbers.cuh"
 #include "runtime/kernels/rms_norm.h"
 
 namespace megatrain {
 namespace {
 
-constexpr int kHeldElements = 32;  // a thread's, of a row
-// A block's most threads: wide rows need twice as many, which have half of the registers each.
-constexpr int kThreads = 512;
-constexpr int kWideThreads = 1024;
-static_assert(kMaxRmsNormWidth == kHeldElements * kWideThreads);
+// How a block holds a row in registers: the elements of a thread, and its most threads.
+template <int kElements, int kMostThreads>
+struct RowShape {
+  static constexpr int kHeldElements = kElements;
+  static constexpr int kThreads = kMostThreads;
+  static constexpr int64_t kWidth = int64_t{kElements} * kMostThreads;
+};
+using NarrowRow = RowShape<16, 512>;
+using WideRow = RowShape<16, 1024>;
+using WidestRow = RowShape<32, 1024>;
+static_assert(kMaxRmsNormWidth == WidestRow::kWidth);
 
 // This thread's packs of a row, in registers: pack threadIdx.x, threadIdx.x + blockDim.x, ...
 // Behind the row's end they are zero.
-template <typename T, int N>
+template <typename T, int N, int kElements>
 struct HeldRow {
-  static constexpr int kPacks = kHeldElements / N;
+  static constexpr int kPacks = kElements / N;
   Numbers<T, N> packs[kPacks];
 
   __device__ explicit HeldRow(const T* row, int pack_count) {
@@ -41,14 +48,14 @@ __device__ float Normed(float x, float inverse_rms, float weight) {
 }
 
 // One block a row, from the last: what was written last before is the likeliest to be in the cache.
-template <typename T, int N, int kMostThreads>
-__global__ void __launch_bounds__(kMostThreads, 2 * kThreads / kMostThreads)
-    ForwardKernel(RmsNormForward arguments) {
+template <typename T, int N, typename Shape>
+__global__ void __launch_bounds__(Shape::kThreads) ForwardKernel(RmsNormForward arguments) {
   __shared__ float warp_sums[kMaxWarps];
   const int pack_count = arguments.width / N;
   const int64_t row = gridDim.x - 1 - blockIdx.x;
   const int64_t row_start = row * arguments.width;
-  const HeldRow<T, N> x(static_cast<const T*>(arguments.x) + row_start, pack_count);
+  const HeldRow<T, N, Shape::kHeldElements> x(static_cast<const T*>(arguments.x) + row_start,
+                                              pack_count);
   const T* __restrict__ weight = static_cast<const T*>(arguments.weight);
   float squares = 0;
 #pragma unroll
@@ -80,11 +87,12 @@ __global__ void __launch_bounds__(kMostThreads, 2 * kThreads / kMostThreads)
 }
 
 // What one row's backward pass reads, in registers.
-template <typename T, int N>
+template <typename T, int N, int kElements>
 struct BackwardRow {
-  HeldRow<T, N> x;
-  HeldRow<T, N> gradient;
-  HeldRow<T, N> residual;
+  using Held = HeldRow<T, N, kElements>;
+  Held x;
+  Held gradient;
+  Held residual;
   float inverse_rms;
 
   __device__ BackwardRow(const RmsNormBackward& arguments, int64_t row, int pack_count)
@@ -93,57 +101,51 @@ struct BackwardRow {
                  pack_count),
         residual(static_cast<const T*>(arguments.x_gradient) + row * arguments.width, pack_count),
         inverse_rms(arguments.inverse_rms[row]) {}
+
+  // Adds g n to the sums of this thread's columns; gives its sum of g w x.
+  __device__ float SumProducts(const T* __restrict__ weight, int pack_count,
+                               float (&weight_sums)[Held::kPacks][N]) const {
+    float sum = 0;
+#pragma unroll
+    for (int i = 0; i < Held::kPacks; ++i) {
+      const int index = threadIdx.x + i * blockDim.x;
+      if (index < pack_count) {
+        const auto weights = LoadNumbers<N>(weight + index * N);
+#pragma unroll
+        for (int j = 0; j < N; ++j) {
+          const float product = gradient.packs[i][j] * x.packs[i][j];
+          sum += product * weights[j];
+          weight_sums[i][j] += product * inverse_rms;
+        }
+      }
+    }
+    return sum;
+  }
+
+  // `mean` is that of g w n over the row; the results are the row's.
+  __device__ void Store(float mean, const T* __restrict__ weight, int pack_count, T* x_gradient,
+                        T* normed) const {
+    const float r = inverse_rms;
+#pragma unroll
+    for (int i = 0; i < Held::kPacks; ++i) {
+      const int index = threadIdx.x + i * blockDim.x;
+      if (index < pack_count) {
+        const auto weights = LoadNumbers<N>(weight + index * N);
+        float results[N], normed_again[N];
+#pragma unroll
+        for (int j = 0; j < N; ++j) {
+          const float direct = gradient.packs[i][j] * weights[j];
+          results[j] = residual.packs[i][j] + r * (direct - x.packs[i][j] * r * mean);
+          normed_again[j] = Normed(x.packs[i][j], r, weights[j]);
+        }
+        StoreFloats(x_gradient + index * N, results);
+        if (normed != nullptr) {
+          StoreFloats(normed + index * N, normed_again);
+        }
+      }
+    }
+  }
 };
-
-// Adds g n to this thread's columns of the weight gradient; gives its sum of g w x.
-template <typename T, int N>
-__device__ float SumProducts(const BackwardRow<T, N>& row, const T* __restrict__ weight,
-                             int pack_count, float* weight_sums) {
-  float sum = 0;
-#pragma unroll
-  for (int i = 0; i < HeldRow<T, N>::kPacks; ++i) {
-    const int index = threadIdx.x + i * blockDim.x;
-    if (index < pack_count) {
-      const auto weights = LoadNumbers<N>(weight + index * N);
-      const auto sums_before = LoadNumbers<N>(weight_sums + index * N);
-      float sums[N];
-#pragma unroll
-      for (int j = 0; j < N; ++j) {
-        const float product = row.gradient.packs[i][j] * row.x.packs[i][j];
-        sum += product * weights[j];
-        sums[j] = sums_before[j] + product * row.inverse_rms;
-      }
-      StoreFloats(weight_sums + index * N, sums);
-    }
-  }
-  return sum;
-}
-
-// `mean` is that of g w n over the row.
-template <typename T, int N>
-__device__ void StoreResults(const BackwardRow<T, N>& row, float mean, const T* __restrict__ weight,
-                             int pack_count, T* x_gradient, T* normed) {
-  const float r = row.inverse_rms;
-#pragma unroll
-  for (int i = 0; i < HeldRow<T, N>::kPacks; ++i) {
-    const int index = threadIdx.x + i * blockDim.x;
-    if (index < pack_count) {
-      const auto weights = LoadNumbers<N>(weight + index * N);
-      float results[N], normed_again[N];
-#pragma unroll
-      for (int j = 0; j < N; ++j) {
-        const float x = row.x.packs[i][j];
-        const float direct = row.gradient.packs[i][j] * weights[j];
-        results[j] = row.residual.packs[i][j] + r * (direct - x * r * mean);
-        normed_again[j] = Normed(x, r, weights[j]);
-      }
-      StoreFloats(x_gradient + index * N, results);
-      if (normed != nullptr) {
-        StoreFloats(normed + index * N, normed_again);
-      }
-    }
-  }
-}
 
 // Brings what BackwardRow will read on its way into the L2 cache. One thread's work.
 template <typename T, int N>
@@ -152,45 +154,43 @@ __device__ void PrefetchRow(const RmsNormBackward& arguments, int64_t row) {
     const int64_t row_bytes = arguments.width * static_cast<int64_t>(sizeof(T));
     for (const void* matrix :
          {arguments.x, arguments.normed_gradient, static_cast<const void*>(arguments.x_gradient)}) {
-      asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(
-                       static_cast<const char*>(matrix) + row * row_bytes),
-                   "r"(static_cast<int>(row_bytes)));
+      PrefetchToL2(static_cast<const char*>(matrix) + row * row_bytes, static_cast<int>(row_bytes));
     }
   }
 }
 
 // With r = inverse rms, n = r x and g = d loss / d normed:
 // d weight = sum over rows of g n; d x = r (g w - n mean(g w n)).
-// A block takes every gridDim.x-th row, from the end, and sums their share of the weight gradient
-// in shared memory, each thread its own columns. A row's reads wait for nothing but the L2 cache:
-// the row before has fetched them.
-template <typename T, int N, int kMostThreads>
-__global__ void __launch_bounds__(kMostThreads) BackwardKernel(RmsNormBackward arguments) {
-  extern __shared__ __align__(16) float weight_sums[];
+// A block takes every gridDim.x-th row, from the end, and sums their share of the weight gradient,
+// each thread its own columns. A row's reads wait for nothing but the L2 cache: the row before has
+// fetched them.
+template <typename T, int N, typename Shape>
+__global__ void __launch_bounds__(Shape::kThreads) BackwardKernel(RmsNormBackward arguments) {
+  using Row = BackwardRow<T, N, Shape::kHeldElements>;
   __shared__ float warp_sums[2][kMaxWarps];
   const int64_t width = arguments.width;
   const int pack_count = width / N;
   const T* weight = static_cast<const T*>(arguments.weight);
   T* normed = static_cast<T*>(arguments.normed);
-  for (int column = threadIdx.x; column < width; column += blockDim.x) {
-    weight_sums[column] = 0;
-  }
-  __syncthreads();
+  float weight_sums[Row::Held::kPacks][N] = {};
   int turn = 0;
   for (int64_t row = arguments.rows - 1 - blockIdx.x; row >= 0; row -= gridDim.x, turn ^= 1) {
-    const BackwardRow<T, N> held(arguments, row, pack_count);
+    const Row held(arguments, row, pack_count);
     if (threadIdx.x == 0 && row >= gridDim.x) {
       PrefetchRow<T, N>(arguments, row - gridDim.x);
     }
-    const float sum = BlockSum(SumProducts(held, weight, pack_count, weight_sums), warp_sums[turn]);
-    StoreResults(held, sum * held.inverse_rms / static_cast<float>(width), weight, pack_count,
-                 static_cast<T*>(arguments.x_gradient) + row * width,
-                 normed == nullptr ? nullptr : normed + row * width);
+    const float sum = BlockSum(held.SumProducts(weight, pack_count, weight_sums), warp_sums[turn]);
+    held.Store(sum * held.inverse_rms / static_cast<float>(width), weight, pack_count,
+               static_cast<T*>(arguments.x_gradient) + row * width,
+               normed == nullptr ? nullptr : normed + row * width);
   }
-  __syncthreads();
   float* partial = static_cast<float*>(arguments.scratch) + blockIdx.x * width;
-  for (int column = threadIdx.x; column < width; column += blockDim.x) {
-    partial[column] = weight_sums[column];
+#pragma unroll
+  for (int i = 0; i < Row::Held::kPacks; ++i) {
+    const int index = threadIdx.x + i * blockDim.x;
+    if (index < pack_count) {
+      StoreFloats(partial + index * N, weight_sums[i]);
+    }
   }
 }
 
@@ -201,27 +201,16 @@ absl::Status CheckWidth(int64_t width) {
                                          kMaxRmsNormWidth, " a block holds"));
 }
 
-template <int N>
-int RowThreads(int64_t width) {
-  return ThreadsFor(width / N, kHeldElements / N, kWideThreads);
-}
-
-// Calls launch<most threads of a block>() for rows of `width`.
-template <typename Launch>
-absl::Status DispatchThreads(int64_t width, Launch launch) {
-  return width <= kHeldElements * kThreads ? launch.template operator()<kThreads>()
-                                           : launch.template operator()<kWideThreads>();
-}
-
-// More shared memory than a kernel gets unasked.
-template <typename Kernel>
-absl::Status AllowSharedMemory(Kernel kernel, int64_t size_bytes) {
-  constexpr int64_t kUnasked = 48 * 1024 - sizeof(float[2][kMaxWarps]);
-  return size_bytes <= kUnasked
-             ? absl::OkStatus()
-             : CudaStatus(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                               static_cast<int>(size_bytes)),
-                          "RmsNormBackward shared memory");
+// launch(shape, threads of a block) for rows of `width`, in packs of N.
+template <int N, typename Launch>
+absl::Status DispatchShape(int64_t width, Launch launch) {
+  const auto with = [&]<typename Shape>(Shape shape) {
+    return launch(shape, ThreadsFor(width / N, Shape::kHeldElements / N, Shape::kThreads));
+  };
+  if (width <= NarrowRow::kWidth) {
+    return with(NarrowRow{});
+  }
+  return width <= WideRow::kWidth ? with(WideRow{}) : with(WidestRow{});
 }
 
 }  // namespace
@@ -232,9 +221,8 @@ absl::Status LaunchRmsNormForward(const RmsNormForward& arguments, cudaStream_t 
     return absl::OkStatus();
   }
   const auto launch = [&]<typename T, int N>(PackType<T, N>) {
-    return DispatchThreads(arguments.width, [&]<int kMostThreads>() {
-      ForwardKernel<T, N, kMostThreads>
-          <<<arguments.rows, RowThreads<N>(arguments.width), 0, stream>>>(arguments);
+    return DispatchShape<N>(arguments.width, [&]<typename Shape>(Shape, int threads) {
+      ForwardKernel<T, N, Shape><<<arguments.rows, threads, 0, stream>>>(arguments);
       return CheckLaunch("RmsNormForward");
     });
   };
@@ -247,12 +235,9 @@ absl::Status LaunchRmsNormBackward(const RmsNormBackward& arguments, cudaStream_
     return absl::OkStatus();
   }
   const int64_t groups = RmsNormRowGroups(arguments.rows, arguments.width);
-  const int64_t shared_bytes = arguments.width * static_cast<int64_t>(sizeof(float));
   const auto launch = [&]<typename T, int N>(PackType<T, N>) {
-    return DispatchThreads(arguments.width, [&]<int kMostThreads>() {
-      const auto kernel = BackwardKernel<T, N, kMostThreads>;
-      MT_RETURN_IF_ERROR(AllowSharedMemory(kernel, shared_bytes));
-      kernel<<<groups, RowThreads<N>(arguments.width), shared_bytes, stream>>>(arguments);
+    return DispatchShape<N>(arguments.width, [&]<typename Shape>(Shape, int threads) {
+      BackwardKernel<T, N, Shape><<<groups, threads, 0, stream>>>(arguments);
       return CheckLaunch("RmsNormBackward");
     });
   };

@@ -10,7 +10,10 @@ namespace megatrain {
 
 // Sums over rows are formed in two steps: a block adds up one group of rows, then the groups'
 // sums are added in order. The numbers of groups are fixed, whatever the GPU: they decide the bits.
-inline constexpr int64_t kBiasRowGroups = 528;
+// They are made for an H200's 132 multiprocessors, all of which are busy to the end.
+inline int64_t BiasRowGroups(int64_t rows, int64_t width) {
+  return std::min<int64_t>(rows, 132 * std::clamp<int64_t>(16384 / width, 1, 8));
+}
 
 // Narrow rows take small blocks, of which more run at once.
 inline int64_t RmsNormRowGroups(int64_t rows, int64_t width) {
@@ -22,7 +25,7 @@ inline int64_t RmsNormBackwardScratchBytes(int64_t rows, int64_t width) {
 }
 
 inline int64_t BiasBackwardScratchBytes(int64_t rows, int64_t width) {
-  return std::min(rows, kBiasRowGroups) * width * static_cast<int64_t>(sizeof(float));
+  return BiasRowGroups(rows, width) * width * static_cast<int64_t>(sizeof(float));
 }
 
 // The largest vocabulary at which the bf16 gradient of cross entropy may lie where the logits do.
