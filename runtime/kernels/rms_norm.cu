@@ -84,6 +84,9 @@ __global__ void __launch_bounds__(Shape::kThreads) ForwardKernel(RmsNormForward 
   if (threadIdx.x == 0 && arguments.inverse_rms != nullptr) {
     arguments.inverse_rms[row] = inverse_rms;
   }
+  if (threadIdx.x == 0 && arguments.mark != nullptr && !isfinite(mean)) {
+    atomicMin(reinterpret_cast<unsigned int*>(arguments.mark), static_cast<unsigned int>(row));
+  }
 }
 
 // What one row's backward pass reads, in registers.

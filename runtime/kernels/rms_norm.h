@@ -19,9 +19,11 @@ inline constexpr int64_t kMaxRmsNormWidth = 32768;
 // Matrices are [rows, width] in `dtype`, 16-byte aligned.
 struct RmsNormForward {
   const void* x;
-  const void* weight;  // [width]
-  void* normed;        // may be x
-  float* inverse_rms;  // [rows], r; may be null
+  const void* weight;       // [width]
+  void* normed;             // may be x
+  float* inverse_rms;       // [rows], r; may be null
+  int32_t* mark = nullptr;  // becomes the first row whose sum of squares is not finite, unless it
+                            // is smaller already, -1 taken for the largest number; may be null
   int64_t rows;
   int64_t width;
   float epsilon;

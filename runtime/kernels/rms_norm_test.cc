@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -94,6 +95,37 @@ TEST_P(RmsNormTest, ForwardInPlaceWithoutStatistics) {
                                                    nullptr);
   ASSERT_TRUE(status.ok()) << status;
   EXPECT_EQ(device_x.DownloadBytes(), RunForward(GetParam(), shape, x, weight, 0).normed_bytes);
+}
+
+// Rows in the order in which they are to be found: a smaller one takes a larger one's place.
+TEST_P(RmsNormTest, ForwardMarksTheFirstRowThatIsNotFinite) {
+  const Shape shape = {500, 192};
+  std::vector<float> x = RandomNumbers(GetParam(), shape.rows * shape.width, 13);
+  DeviceNumbers weight(GetParam(), RandomNumbers(GetParam(), shape.width, 14));
+  DeviceNumbers normed(GetParam(), shape.rows * shape.width);
+  DeviceArray<int32_t> mark(std::vector<int32_t>{-1});
+  const auto marked = [&] {
+    DeviceNumbers device_x(GetParam(), x);
+    EXPECT_TRUE(LaunchRmsNormForward({.x = device_x.data(),
+                                      .weight = weight.data(),
+                                      .normed = normed.data(),
+                                      .inverse_rms = nullptr,
+                                      .mark = mark.data(),
+                                      .rows = shape.rows,
+                                      .width = shape.width,
+                                      .epsilon = kEpsilon,
+                                      .dtype = GetParam()},
+                                     nullptr)
+                    .ok());
+    return mark.Download()[0];
+  };
+  EXPECT_EQ(marked(), -1);
+  x[499 * shape.width + 191] = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_EQ(marked(), 499);
+  x[17 * shape.width] = -std::numeric_limits<float>::infinity();
+  EXPECT_EQ(marked(), 17);
+  x[3 * shape.width + 100] = 2e19f;  // its square is not a float
+  EXPECT_EQ(marked(), 3);
 }
 
 // What a backward pass reads, on the host.

@@ -52,7 +52,7 @@ absl::Status CudaLayer::Backward(KeepLevel level, void* hidden_gradient,
 
 absl::Status CudaLayer::ProjectToHeads() {
   MT_RETURN_IF_ERROR(Norm(input_.hidden, input_.weights.attention_norm, buffers_.attention_normed,
-                          buffers_.attention_rms));
+                          buffers_.attention_rms, input_.mark));
   MT_RETURN_IF_ERROR(Multiply(Rows(buffers_.attention_normed, width_), input_.weights.qkv,
                               Rows(buffers_.qkv, qkv_width_), {.bias = input_.weights.qkv_bias}));
   return LaunchRotateForward(RotationOf(buffers_.qkv), stream_);
@@ -67,8 +67,9 @@ absl::Status CudaLayer::ProjectToGateAndUp() {
   const MatrixView hidden = Rows(input_.hidden, width_);
   MT_RETURN_IF_ERROR(Multiply(Rows(buffers_.attention_out, out_width_), input_.weights.output,
                               Rows(buffers_.middle, width_), {.addend = &hidden}));
-  MT_RETURN_IF_ERROR(
-      Norm(buffers_.middle, input_.weights.mlp_norm, buffers_.mlp_normed, buffers_.mlp_rms));
+  MT_RETURN_IF_ERROR(Norm(buffers_.middle, input_.weights.mlp_norm, buffers_.mlp_normed,
+                          buffers_.mlp_rms,
+                          /*mark=*/nullptr));
   return Multiply(Rows(buffers_.mlp_normed, width_), input_.weights.gate_up,
                   Rows(buffers_.gate_up, 2 * mlp_width_), {});
 }
@@ -138,11 +139,13 @@ absl::Status CudaLayer::BackwardNorm(RmsNormBackward norm, void* hidden_gradient
   return LaunchRmsNormBackward(norm, stream_);
 }
 
-absl::Status CudaLayer::Norm(const void* x, const void* weight, void* normed, float* inverse_rms) {
+absl::Status CudaLayer::Norm(const void* x, const void* weight, void* normed, float* inverse_rms,
+                             int32_t* mark) {
   return LaunchRmsNormForward({.x = x,
                                .weight = weight,
                                .normed = normed,
                                .inverse_rms = inverse_rms,
+                               .mark = mark,
                                .rows = tokens_,
                                .width = width_,
                                .epsilon = model_.norm_epsilon,

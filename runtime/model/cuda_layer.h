@@ -27,6 +27,7 @@ struct CudaLayerInput {
   const int32_t* positions;  // [t]
   AttentionBatch batch;
   bool overwrites_gradients;
+  int32_t* mark;  // of the input, as in ModelTemplates::LayerArguments; null in backward
 };
 
 // One call. Launches on `stream` and returns.
@@ -58,7 +59,8 @@ class CudaLayer {
 
   // `norm` names the tensors; its gradient is added to `hidden_gradient`.
   absl::Status BackwardNorm(RmsNormBackward norm, void* hidden_gradient);
-  absl::Status Norm(const void* x, const void* weight, void* normed, float* inverse_rms);
+  absl::Status Norm(const void* x, const void* weight, void* normed, float* inverse_rms,
+                    int32_t* mark);
 
   // Tokens' rows of a dense activation.
   MatrixView Rows(const void* data, int64_t width) const;

@@ -102,6 +102,7 @@ class CudaTemplates final : public ModelTemplates {
   }
 
   bool writes_first_gradients() const override { return true; }
+  bool marks_inputs() const override { return true; }
 
   int64_t KeptTokenBytes(KeepLevel level) const override {
     return CudaKeptTokenBytes(model_.shape, level);
@@ -190,7 +191,8 @@ class CudaTemplates final : public ModelTemplates {
                       .documents = static_cast<int64_t>(batch.document_offsets.size()) - 1,
                       .longest = LongestDocument(batch),
                       .tables = tables.attention},
-            .overwrites_gradients = arguments.overwrites_gradients};
+            .overwrites_gradients = arguments.overwrites_gradients,
+            .mark = arguments.input_mark};
   }
 
   absl::Status RunHead(const HeadInput& input, const CudaHeadGradients* gradients,

@@ -38,6 +38,7 @@ class GroupTemplates final : public ModelTemplates {
     return layers_->BindBatch(batch, tables, workspace);
   }
   bool writes_first_gradients() const override { return layers_->writes_first_gradients(); }
+  bool marks_inputs() const override { return layers_->marks_inputs(); }
 
   absl::Status EmbedForward(const void* embedding_weights, const MicroBatch& batch, void* hidden,
                             Workspace workspace) override {
@@ -116,7 +117,8 @@ class GroupTemplates final : public ModelTemplates {
             .weights = static_cast<const std::byte*>(group.weights) +
                        FirstElement(group.unit, layer) * weight_bytes_,
             .input = layer == 0 ? group.input : boundaries[layer - 1],
-            .overwrites_gradients = group.overwrites_gradients};
+            .overwrites_gradients = group.overwrites_gradients,
+            .input_mark = layer == 0 ? group.input_mark : nullptr};
   }
 
   int FirstUnit(int group_unit) const { return 1 + (group_unit - 1) * size_; }

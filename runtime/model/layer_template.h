@@ -93,6 +93,10 @@ class ModelTemplates {
   // every tensor's gradient instead of adding to it, so that nobody need clear them before.
   virtual bool writes_first_gradients() const { return false; }
 
+  // True where LayerForward notes rows of its input that are not finite, so that nobody need look
+  // for them.
+  virtual bool marks_inputs() const { return false; }
+
   // hidden = token_table[tokens].
   virtual absl::Status EmbedForward(const void* embedding_weights, const MicroBatch& batch,
                                     void* hidden, Workspace workspace) = 0;
@@ -108,6 +112,10 @@ class ModelTemplates {
     const void* input;
     Kept kept;                          // forward writes it, backward reads it
     bool overwrites_gradients = false;  // backward, see writes_first_gradients
+    // Forward, where templates mark inputs: becomes the first row that is not finite, or whose
+    // squares are too large for fp32, unless it is smaller already, -1 taken for the largest
+    // number. May be null.
+    int32_t* input_mark = nullptr;
   };
 
   // output = layer(input). `output` may not be `input`.

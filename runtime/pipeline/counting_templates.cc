@@ -1,11 +1,13 @@
 #include "runtime/pipeline/counting_templates.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
 
 #include "runtime/base/status_macros.h"
+#include "runtime/pipeline/gradient_math.h"
 
 namespace megatrain {
 namespace {
@@ -53,6 +55,7 @@ absl::Status CountingTemplates::LayerForward(const LayerArguments& arguments,
                                              const MicroBatch& batch, void* output,
                                              Workspace workspace) {
   MT_RETURN_IF_ERROR(Begin(arguments.unit, workspace));
+  MarkInput(arguments, static_cast<int64_t>(batch.tokens.size()));
   for (size_t t = 0; t < batch.tokens.size(); ++t) {
     for (int64_t j = 0; j < width(); ++j) {
       const int64_t at = static_cast<int64_t>(t) * width() + j;
@@ -64,6 +67,17 @@ absl::Status CountingTemplates::LayerForward(const LayerArguments& arguments,
     }
   }
   return absl::OkStatus();
+}
+
+void CountingTemplates::MarkInput(const LayerArguments& arguments, int64_t rows) const {
+  if (arguments.input_mark == nullptr) {
+    return;
+  }
+  if (const int64_t first = FirstNonFinite(arguments.input, dtype_, rows * width()); first >= 0) {
+    const auto row = static_cast<uint32_t>(first / width());
+    *arguments.input_mark =
+        static_cast<int32_t>(std::min(static_cast<uint32_t>(*arguments.input_mark), row));
+  }
 }
 
 absl::Status CountingTemplates::LayerBackward(const LayerArguments& arguments,

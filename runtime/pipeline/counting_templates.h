@@ -29,6 +29,10 @@ class CountingTemplates final : public ModelTemplates {
   // The backward of this layer adds an infinity to the gradient of its first tensor.
   void set_broken_layer(int unit) { broken_layer_ = unit; }
 
+  // Whether forward notes rows of its input that are not finite; it does not by itself.
+  void set_marks_inputs(bool marks) { marks_inputs_ = marks; }
+
+  bool marks_inputs() const override { return marks_inputs_; }
   int64_t KeptTokenBytes(KeepLevel level) const override;
   absl::Status EmbedForward(const void* embedding_weights, const MicroBatch& batch, void* hidden,
                             Workspace workspace) override;
@@ -47,6 +51,7 @@ class CountingTemplates final : public ModelTemplates {
   absl::Status Begin(int unit, Workspace workspace);
   float Get(const void* values, int64_t index) const;
   void Set(void* values, int64_t index, float value) const;
+  void MarkInput(const LayerArguments& arguments, int64_t rows) const;
   int64_t width() const { return layout_.units[0].tensors[0].shape[1]; }
   // What a layer scales feature `j` by.
   float Scale(int unit, const void* weights, int64_t j) const;
@@ -56,6 +61,7 @@ class CountingTemplates final : public ModelTemplates {
   const ComputeDtype dtype_;
   std::function<absl::Status(int)> observer_;
   int broken_layer_ = -1;
+  bool marks_inputs_ = false;
 };
 
 }  // namespace megatrain

@@ -26,9 +26,11 @@ class ResultsLayout {
     marks_offset_ = squares_offset_ + tensors * static_cast<int64_t>(sizeof(double));
   }
 
-  int64_t size_bytes() const {
-    return marks_offset_ +
-           int64_t{unit_count_} * micro_batches_ * static_cast<int64_t>(sizeof(int32_t));
+  int64_t size_bytes() const { return marks_offset_ + marks_bytes(); }
+
+  // Of all marks, which begin with that of unit 0 and micro-batch 0.
+  int64_t marks_bytes() const {
+    return int64_t{unit_count_} * micro_batches_ * static_cast<int64_t>(sizeof(int32_t));
   }
 
   HeadResult* head(std::byte* base, int micro_batch) const {

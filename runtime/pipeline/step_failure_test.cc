@@ -65,17 +65,37 @@ StepResult ExpectSkipped(const Placement& placement, const std::function<void(Ri
   return *result;
 }
 
-// ExpectSkipped with an infinity in one weight.
-StepResult ExpectSkippedFor(const Placement& placement, int unit, int64_t element) {
+// ExpectSkipped with an infinity in one weight, found by the templates or by the pipeline.
+StepResult ExpectSkippedFor(const Placement& placement, bool templates_mark, int unit,
+                            int64_t element) {
   SplitFloat kept = {};
   return ExpectSkipped(
       placement,
       [&](Rig& rig) {
+        rig.templates.set_marks_inputs(templates_mark);
         const auto access = rig.store->BeginAccess(unit);
         kept = {rig.store->hi(unit)[element], rig.store->lo(unit)[element]};
         SetWeight(rig, unit, element, std::numeric_limits<float>::infinity());
       },
       [&](Rig& rig) { SetWeight(rig, unit, element, JoinFloat(kept.hi, kept.lo)); });
+}
+
+void ExpectLossesLocated(const Placement& placement, bool templates_mark) {
+  const StepResult in_table = ExpectSkippedFor(placement, templates_mark, /*unit=*/0, 6 * 8);
+  EXPECT_EQ(in_table.non_finite.unit, 0);
+  EXPECT_EQ(in_table.non_finite.micro_batch, 1);
+  EXPECT_EQ(in_table.non_finite.document, 1);
+  EXPECT_EQ(in_table.non_finite.tensor, "");
+
+  for (const int unit : {2, 4}) {  // one of several layers, and the last
+    const StepResult in_layer = ExpectSkippedFor(placement, templates_mark, unit, 0);
+    EXPECT_EQ(in_layer.non_finite.unit, unit);
+    EXPECT_EQ(in_layer.non_finite.micro_batch, 0);
+    EXPECT_EQ(in_layer.non_finite.document, 0);
+  }
+
+  const StepResult in_head = ExpectSkippedFor(placement, templates_mark, /*unit=*/5, 0);
+  EXPECT_EQ(in_head.non_finite.unit, 5);
 }
 
 TEST(StepFailureTest, ALossThatIsNotFiniteIsLocatedAndLeavesTheStoreAlone) {
@@ -86,19 +106,8 @@ TEST(StepFailureTest, ALossThatIsNotFiniteIsLocatedAndLeavesTheStoreAlone) {
       continue;
     }
     SCOPED_TRACE(Describe(placement));
-    const StepResult in_table = ExpectSkippedFor(placement, /*unit=*/0, 6 * 8);
-    EXPECT_EQ(in_table.non_finite.unit, 0);
-    EXPECT_EQ(in_table.non_finite.micro_batch, 1);
-    EXPECT_EQ(in_table.non_finite.document, 1);
-    EXPECT_EQ(in_table.non_finite.tensor, "");
-
-    const StepResult in_layer = ExpectSkippedFor(placement, /*unit=*/2, 0);
-    EXPECT_EQ(in_layer.non_finite.unit, 2);
-    EXPECT_EQ(in_layer.non_finite.micro_batch, 0);
-    EXPECT_EQ(in_layer.non_finite.document, 0);
-
-    const StepResult in_head = ExpectSkippedFor(placement, /*unit=*/5, 0);
-    EXPECT_EQ(in_head.non_finite.unit, 5);
+    ExpectLossesLocated(placement, /*templates_mark=*/false);
+    ExpectLossesLocated(placement, /*templates_mark=*/true);
   }
 }
 

@@ -144,14 +144,22 @@ absl::Status StepRun::Embed(const Operation& operation, Launcher& launcher) {
   MT_RETURN_IF_ERROR(state_.templates.BindBatch(batch, tables, WorkspaceOf(launcher)));
   MT_RETURN_IF_ERROR(
       state_.templates.EmbedForward(Weights(operation), batch, output, WorkspaceOf(launcher)));
-  return Mark(0, operation, output, launcher);
+  if (operation.micro_batch == 0) {
+    ClearMarks(launcher);
+  }
+  return MarkOutput(operation, output, launcher);
 }
 
 absl::Status StepRun::Forward(const Operation& operation, Launcher& launcher) {
   std::byte* output = Boundary(operation.unit, operation.activation_slot);
-  MT_RETURN_IF_ERROR(state_.templates.LayerForward(LayerArguments(operation), Batch(operation),
-                                                   output, WorkspaceOf(launcher)));
-  return Mark(operation.unit, operation, output, launcher);
+  ModelTemplates::LayerArguments arguments = LayerArguments(operation);
+  if (IsMarkedByReader(operation.unit - 1)) {
+    arguments.input_mark =
+        state_.results_layout.mark(Results(), operation.unit - 1, operation.micro_batch);
+  }
+  MT_RETURN_IF_ERROR(
+      state_.templates.LayerForward(arguments, Batch(operation), output, WorkspaceOf(launcher)));
+  return MarkOutput(operation, output, launcher);
 }
 
 absl::Status StepRun::Head(const Operation& operation, Launcher& launcher) {
@@ -292,6 +300,26 @@ void StepRun::PoisonFreedSlots(const Operation& operation, Launcher& launcher) {
                     BoundaryBytes(operation));
     }
   }
+}
+
+// Whether the layer that reads a unit's output looks for rows of it that are not finite.
+bool StepRun::IsMarkedByReader(int unit) const {
+  return !forward_only_ && unit + 1 < state_.layout.head_unit() && state_.templates.marks_inputs();
+}
+
+// Readers note what they find and nothing else. The step's first work on the compute stream.
+void StepRun::ClearMarks(Launcher& launcher) {
+  if (IsMarkedByReader(0)) {
+    launcher.Fill(state_.results_layout.mark(Results(), 0, 0), 0xff,
+                  state_.results_layout.marks_bytes());
+  }
+}
+
+absl::Status StepRun::MarkOutput(const Operation& operation, const void* output,
+                                 Launcher& launcher) {
+  return forward_only_ || IsMarkedByReader(operation.unit)
+             ? absl::OkStatus()
+             : Mark(operation.unit, operation, output, launcher);
 }
 
 // Notes for JudgeStep where hidden states, or their gradient, are not finite.

@@ -50,6 +50,9 @@ class StepRun final : public OperationRunner {
   void ClearGradients(const Operation& operation, Launcher& launcher);
   bool Overwrites(const Operation& operation) const;
   void PoisonFreedSlots(const Operation& operation, Launcher& launcher);
+  bool IsMarkedByReader(int unit) const;
+  void ClearMarks(Launcher& launcher);
+  absl::Status MarkOutput(const Operation& operation, const void* output, Launcher& launcher);
   absl::Status Mark(int unit, const Operation& operation, const void* hidden, Launcher& launcher);
   AdamWStep OptimizerStep() const;
 
