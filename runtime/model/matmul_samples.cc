@@ -51,19 +51,23 @@ absl::Status AddProducts(const Linear& linear, int64_t rows, ComputeDtype dtype,
   return absl::OkStatus();
 }
 
+// A chunk, and what is left behind the last one unless FindMatmulChoice gives it the chunk's.
 absl::Status AddHead(const CudaShape& shape, const MicroBatchLimits& limits,
                      std::vector<MatmulSample>& samples) {
   const int64_t loss_tokens = std::max<int64_t>(limits.tokens - limits.documents, 1);
   const HeadBuffers buffers = PlaceHead(shape, loss_tokens, /*workspace=*/nullptr);
-  for (const int64_t rows : {buffers.chunk_rows, loss_tokens % buffers.chunk_rows}) {
-    if (rows > 0) {
-      MT_RETURN_IF_ERROR(AddProducts({.name = absl::StrCat("head of ", rows),
-                                      .in = shape.hidden_size,
-                                      .out = shape.vocab_size,
-                                      .float_output = true,
-                                      .gradient_stride = buffers.logit_gradient_stride},
-                                     rows, shape.attention.dtype, samples));
-    }
+  std::vector<int64_t> row_counts = {buffers.chunk_rows};
+  if (const int64_t rest = loss_tokens % buffers.chunk_rows;
+      rest > 0 && 2 * rest < buffers.chunk_rows) {
+    row_counts.push_back(rest);
+  }
+  for (const int64_t rows : row_counts) {
+    MT_RETURN_IF_ERROR(AddProducts({.name = absl::StrCat("head of ", rows),
+                                    .in = shape.hidden_size,
+                                    .out = shape.vocab_size,
+                                    .float_output = true,
+                                    .gradient_stride = buffers.logit_gradient_stride},
+                                   rows, shape.attention.dtype, samples));
   }
   return absl::OkStatus();
 }

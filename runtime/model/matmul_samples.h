@@ -12,8 +12,9 @@
 namespace megatrain {
 
 // Forward, input gradient and weight gradient of each matrix of a layer for a full micro-batch, and
-// of the head for the chunks of one whose every token but each document's last has a loss. Other
-// micro-batches have other products. `shape` is one that CheckCudaTrainable lets pass.
+// of the head for the chunks of one whose every token but each document's last has a loss, as far
+// as FindMatmulChoice tells them apart. Other micro-batches have other products. `shape` is one
+// that CheckCudaTrainable lets pass.
 absl::StatusOr<std::vector<MatmulSample>> MatmulSamplesOf(const CudaShape& shape, bool qkv_bias,
                                                           const MicroBatchLimits& limits);
 
