@@ -178,6 +178,12 @@ const MatmulChoices::value_type* FindMatmulChoice(const MatmulChoices& choices,
   return nearest;
 }
 
+std::string DescribeMeasurement(const std::vector<MatmulSample>& samples) {
+  return absl::StrCat("measures which of the library's algorithms are the fastest for ",
+                      samples.size(), " matrix product", samples.size() == 1 ? "" : "s",
+                      ", about a second each, once for these micro-batches on this machine");
+}
+
 int ChooseMatmul(const std::vector<double>& seconds) {
   constexpr double kLeastGain = 1.005;
   const auto best = std::min_element(seconds.begin(), seconds.end());

@@ -44,6 +44,9 @@ struct MatmulMachine {
   bool operator==(const MatmulMachine&) const = default;
 };
 
+// What whoever waits until these are measured is told.
+std::string DescribeMeasurement(const std::vector<MatmulSample>& samples);
+
 // The fastest of the candidates' times; 0 unless it beats the first by more than 0.5 %, which
 // measurements cannot tell apart. `seconds` is not empty.
 int ChooseMatmul(const std::vector<double>& seconds);

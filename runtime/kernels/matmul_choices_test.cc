@@ -154,6 +154,12 @@ TEST(MatmulChoices, AnotherMachinesAreRefused) {
   }
 }
 
+TEST(MatmulChoices, WhoWaitsIsToldHowMany) {
+  EXPECT_THAT(DescribeMeasurement({Large(4096)}), HasSubstr("1 matrix product, about a second"));
+  EXPECT_THAT(DescribeMeasurement({Large(2048), Large(4096), Large(8192)}),
+              HasSubstr("3 matrix products, about a second each"));
+}
+
 TEST(MatmulChoices, BrokenTextIsRefusedAsAWhole) {
   EXPECT_EQ(ErrorOf(Edited("\"index\":2", "\"index\":2")), "");
   EXPECT_THAT(ErrorOf(""), HasSubstr("line 1"));

@@ -4,6 +4,7 @@
 #define RUNTIME_TRAINER_COMPUTE_BACKEND_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -33,10 +34,13 @@ class ComputeBackend {
   virtual absl::StatusOr<std::unique_ptr<Device>> MakeDevice(Clock& clock) = 0;
   virtual std::unique_ptr<DeviceMath> MakeMath() = 0;
 
+  using LogLine = std::function<void(const std::string& line)>;
+
   struct TemplateOptions {
     ComputeDtype dtype;
     AttentionMode attention;
     MicroBatchLimits limits;
+    LogLine log = nullptr;  // hears of what takes long while they are made
   };
   // `layout` is MakeModelLayout of `config`. UNIMPLEMENTED names what of the shape is not served.
   virtual absl::StatusOr<std::unique_ptr<ModelTemplates>> MakeTemplates(

@@ -75,7 +75,12 @@ class CudaBackend final : public ComputeBackend {
                                         config.qkv_bias, options.limits));
     MT_ASSIGN_OR_RETURN(const MatmulMachine machine, ReadMatmulMachine());
     return MatmulChoicesFile(files_, matmul_choices_path_, machine)
-        .Complete(samples, MeasureMatmulChoices);
+        .Complete(samples, [&options](const std::vector<MatmulSample>& missing) {
+          if (options.log != nullptr) {
+            options.log(DescribeMeasurement(missing));
+          }
+          return MeasureMatmulChoices(missing);
+        });
   }
 
   const CudaDeviceInfo info_;

@@ -65,6 +65,9 @@ class PinningBackend final : public ComputeBackend {
   absl::StatusOr<std::unique_ptr<ModelTemplates>> MakeTemplates(
       const ModelConfig& config, const ModelLayout& layout,
       const TemplateOptions& options) override {
+    if (options.log != nullptr) {
+      options.log("templates are made");
+    }
     return cpu_->MakeTemplates(config, layout, options);
   }
   PagePinner* pinner() override { return &refusing; }
@@ -113,6 +116,11 @@ TEST_F(HostMemoryTest, WhatWasPreparedAndPinnedIsInTheLog) {
   EXPECT_THAT(log_, ContainsRegex("host memory: [0-9.]+ [KM]iB, all that crosses the bus, pinned "
                                   "in [0-9.]+ s, limit on locked memory \\(RLIMIT_MEMLOCK\\): "));
   EXPECT_THAT(log_, Not(HasSubstr("refused")));
+}
+
+TEST_F(HostMemoryTest, WhatTheBackendDoesBeforeIsInTheLog) {
+  Train(/*pinned_planes=*/3);
+  EXPECT_THAT(log_, ContainsRegex("templates are made\nhost memory: [0-9.]+ [KM]iB prepared"));
 }
 
 TEST_F(HostMemoryTest, ARefusedPinCostsBandwidthAndNoBit) {

@@ -166,14 +166,17 @@ absl::StatusOr<std::unique_ptr<ModelSession>> Trainer::StartSession(const TrainJ
                                                                     const JobInputs& inputs,
                                                                     const Plan& plan,
                                                                     JobProgress& progress) {
-  MT_ASSIGN_OR_RETURN(std::unique_ptr<ModelSession> session,
-                      ModelSession::Create(inputs.model->config(),
-                                           {.optimizer_threads = optimizer_threads_,
-                                            .templates = {.dtype = job.compute_dtype,
-                                                          .attention = job.attention,
-                                                          .limits = plan.limits},
-                                            .host_gradients = HostGradients(plan.pipeline)},
-                                           parts_.backend, parts_.clock));
+  MT_ASSIGN_OR_RETURN(
+      std::unique_ptr<ModelSession> session,
+      ModelSession::Create(
+          inputs.model->config(),
+          {.optimizer_threads = optimizer_threads_,
+           .templates = {.dtype = job.compute_dtype,
+                         .attention = job.attention,
+                         .limits = plan.limits,
+                         .log = [&progress](const std::string& line) { progress.Log(line); }},
+           .host_gradients = HostGradients(plan.pipeline)},
+          parts_.backend, parts_.clock));
   MT_RETURN_IF_ERROR(PrepareMemory(*session, progress));
   progress.Begin(TrainPhase::kLoading);
   MT_RETURN_IF_ERROR(LoadState(job, inputs, *session, progress));
