@@ -1,8 +1,14 @@
 // Speed of the matrix products and of the attention of one layer of a model and its head, on random
-// numbers: cuBLASLt's first choice beside its next ones, cuDNN beside our own kernels.
+// numbers: cuBLASLt's first choice beside its next ones, cuDNN beside our own kernels. And what the
+// layer's products reach one after the other without a pause, at the chip's power limit.
+
+#include <cublasLt.h>
+#include <cuda_bf16.h>
+#include <cuda_runtime_api.h>
 
 #include <algorithm>
 #include <cinttypes>
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -18,7 +24,10 @@
 #include "runtime/config/shapes.h"
 #include "runtime/kernels/attention_shape.h"
 #include "runtime/kernels/benchmarks/measurement.h"
+#include "runtime/kernels/matmul_call.h"
 #include "runtime/kernels/matmul_choices.h"
+#include "runtime/kernels/matmul_plan.h"
+#include "runtime/kernels/matmul_scratch.h"
 #include "runtime/kernels/matmul_timer.h"
 #include "runtime/kernels/packed_attention.h"
 #include "runtime/model/cuda_buffers.h"
@@ -28,21 +37,21 @@ namespace megatrain {
 namespace {
 
 constexpr auto kBfloat16 = ComputeDtype::kBfloat16;
+constexpr float kDeviation = 0.5f;
 
 void PrintSpeeds(const char* how, const MatmulProblem& problem,
                  const std::vector<double>& seconds) {
   std::printf("  %-8s", how);
   for (const double each : seconds) {
-    std::printf(" %4.0f", 2e-12 * static_cast<double>(problem.m) * static_cast<double>(problem.n) *
-                              static_cast<double>(problem.k) / each);
+    std::printf(" %4.0f", 1e-12 * problem.Operations() / each);
   }
   std::printf(" | choice %d\n", ChooseMatmul(seconds) + 1);
   std::fflush(stdout);
 }
 
 // TFLOP/s of a product with the heuristic's first choices, in its order: all in turns at one clock,
-// then those near the best each for itself. 0 where it was left out.
-absl::Status PrintProduct(const MatmulSample& sample, MatmulTimer& timer) {
+// then those near the best each for itself. 0 where it was left out. Returns the latter's choice.
+absl::StatusOr<int> PrintProduct(const MatmulSample& sample, MatmulTimer& timer) {
   constexpr MatmulTiming kInTurns{.warm_up_seconds = 0.1, .rounds = 8};
   constexpr MatmulTiming kLasting{
       .rounds = MatmulTimer::kTrialRounds, .drop_factor = 1.05, .lasting_seconds = 0.3};
@@ -53,6 +62,84 @@ absl::Status PrintProduct(const MatmulSample& sample, MatmulTimer& timer) {
               problem.m, problem.n, problem.k, static_cast<int>(sample.accumulates));
   PrintSpeeds("in turns", problem, in_turns);
   PrintSpeeds("lasting", problem, lasting);
+  return ChooseMatmul(lasting);
+}
+
+// A layer's products one after the other. Factors are random numbers.
+class ProductSequence {
+ public:
+  explicit ProductSequence(const std::vector<MatmulSample>& samples) {
+    Check(CublasStatus(cublasLtCreate(&handle_), "cublasLtCreate"));
+    int64_t most_a = 0;
+    int64_t most_b = 0;
+    for (const MatmulSample& sample : samples) {
+      const MatmulProblem& problem = sample.problem;
+      most_a = std::max(most_a, problem.ElementsOfA());
+      most_b = std::max(most_b, problem.ElementsOfB());
+      const int64_t size_bytes = problem.ElementsOfD() * SizeBytes(problem.output_dtype);
+      products_.push_back({.sample = sample, .output = AllocateArray<char>(size_bytes)});
+      Check(cudaMemset(products_.back().output.get(), 0, size_bytes), "cudaMemset");
+    }
+    a_ = NormalNumbers(most_a, kDeviation);
+    b_ = NormalNumbers(most_b, kDeviation);
+  }
+  ~ProductSequence() { cublasLtDestroy(handle_); }
+  ProductSequence(const ProductSequence&) = delete;
+  ProductSequence& operator=(const ProductSequence&) = delete;
+
+  // What they reach in some three seconds without a pause; first choices where `choices` has none.
+  absl::StatusOr<double> TeraflopsPerSecond(const MatmulChoices& choices) {
+    double operations = 0;
+    for (Product& product : products_) {
+      const MatmulProblem& problem = product.sample.problem;
+      MT_ASSIGN_OR_RETURN(const std::vector<MatmulPlan> plans,
+                          FindMatmulPlans(handle_, problem, kMatmulCandidates));
+      const auto choice = choices.find(problem);
+      product.plan = plans[choice == choices.end() ? 0 : choice->second];
+      operations += problem.Operations();
+    }
+    constexpr double kLaunchSeconds = 0.15;
+    const double pass_seconds = MedianSeconds([&] { return Run(1); });
+    const int passes = static_cast<int>(std::ceil(kLaunchSeconds / pass_seconds));
+    return 1e-12 * operations * passes / MedianSeconds([&] { return Run(passes); });
+  }
+
+ private:
+  struct Product {
+    MatmulSample sample;
+    DeviceArray<char> output;
+    MatmulPlan plan = {};
+  };
+
+  absl::Status Run(int passes) {
+    for (int pass = 0; pass < passes; ++pass) {
+      for (const auto& [sample, output, plan] : products_) {
+        const MatmulOperands operands{.a = a_.get(),
+                                      .b = b_.get(),
+                                      .c = output.get(),
+                                      .d = output.get(),
+                                      .bias = sample.problem.has_bias ? a_.get() : nullptr,
+                                      .beta = sample.accumulates ? 1.0f : 0.0f};
+        MT_RETURN_IF_ERROR(RunMatmul(handle_, plan, operands, scratch_.get(), nullptr));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  cublasLtHandle_t handle_ = nullptr;
+  DeviceArray<__nv_bfloat16> a_;
+  DeviceArray<__nv_bfloat16> b_;
+  std::vector<Product> products_;
+  const DeviceArray<char> scratch_ = AllocateArray<char>(kMatmulScratchBytes);
+};
+
+absl::Status PrintSequence(const std::vector<MatmulSample>& samples, const MatmulChoices& choices) {
+  ProductSequence sequence(samples);
+  MT_ASSIGN_OR_RETURN(const double first, sequence.TeraflopsPerSecond({}));
+  MT_ASSIGN_OR_RETURN(const double chosen, sequence.TeraflopsPerSecond(choices));
+  std::printf("a layer's products one after the other: first choices %.0f, lasting choices %.0f\n",
+              first, chosen);
+  std::fflush(stdout);
   return absl::OkStatus();
 }
 
@@ -66,11 +153,17 @@ absl::Status PrintProducts(const ModelConfig& config, int64_t tokens) {
       const std::vector<MatmulSample> samples,
       MatmulSamplesOf(MakeCudaShape(config, kBfloat16, AttentionMode::kFast, tokens),
                       config.qkv_bias, limits));
-  MT_ASSIGN_OR_RETURN(const std::unique_ptr<MatmulTimer> timer, MatmulTimer::Create(samples));
+  MT_ASSIGN_OR_RETURN(std::unique_ptr<MatmulTimer> timer, MatmulTimer::Create(samples));
+  std::vector<MatmulSample> layer;
+  MatmulChoices choices;
   for (const MatmulSample& sample : samples) {
-    MT_RETURN_IF_ERROR(PrintProduct(sample, *timer));
+    MT_ASSIGN_OR_RETURN(choices[sample.problem], PrintProduct(sample, *timer));
+    if (!sample.name.starts_with("head")) {
+      layer.push_back(sample);
+    }
   }
-  return absl::OkStatus();
+  timer.reset();  // gives its memory back
+  return PrintSequence(layer, choices);
 }
 
 // Documents of one length, with a model's heads.
@@ -118,7 +211,6 @@ absl::Status TimeAttention(const AttentionCase& work, const AttentionTensors& te
 }
 
 absl::Status PrintAttention(const AttentionCase& work) {
-  constexpr float kDeviation = 0.5f;
   const AttentionShape shape = work.Shape();
   const int64_t tokens = shape.max_tokens;
   const int64_t halves = SizeBytes(work.dtype) / 2;  // two bf16 numbers make a harmless fp32 one

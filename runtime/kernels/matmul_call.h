@@ -3,6 +3,7 @@
 #ifndef RUNTIME_KERNELS_MATMUL_CALL_H_
 #define RUNTIME_KERNELS_MATMUL_CALL_H_
 
+#include <algorithm>
 #include <compare>
 #include <cstdint>
 
@@ -37,6 +38,15 @@ struct MatmulProblem {
   ComputeDtype input_dtype;   // of A and B
   ComputeDtype output_dtype;  // of C, D and bias
   bool has_bias;
+
+  double Operations() const {
+    return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+  }
+  // With what lies between columns; D's are C's too.
+  int64_t ElementsOfA() const { return lda * (transpose_a ? m : k); }
+  int64_t ElementsOfB() const { return ldb * (transpose_b ? k : n); }
+  int64_t ElementsOfD() const { return std::max(ldc, ldd) * n; }
+
   auto operator<=>(const MatmulProblem&) const = default;
 };
 

@@ -29,6 +29,10 @@ TEST(MatmulCall, ForwardIsTheTransposeInColumnMajor) {
                                   .output_dtype = kBfloat16,
                                   .has_bias = false};
   EXPECT_TRUE(call->problem == expected);
+  EXPECT_EQ(call->problem.Operations(), 2.0 * 24 * 5 * 8);
+  EXPECT_EQ(call->problem.ElementsOfA(), 24 * 8) << "the weight";
+  EXPECT_EQ(call->problem.ElementsOfB(), 5 * 16) << "x";
+  EXPECT_EQ(call->problem.ElementsOfD(), 5 * 48) << "the wider of addend and y";
   EXPECT_EQ(call->operands.c, addend.data);
   EXPECT_EQ(call->operands.beta, 1.0f);
 }

@@ -134,9 +134,7 @@ absl::Status CheckMachine(const Json& file, const MatmulMachine& machine) {
 }
 
 bool IsWorthMeasuring(const MatmulProblem& problem) {
-  return 2.0 * static_cast<double>(problem.m) * static_cast<double>(problem.n) *
-             static_cast<double>(problem.k) >=
-         kLeastOperations;
+  return problem.Operations() >= kLeastOperations;
 }
 
 std::vector<MatmulSample> MissingFrom(const MatmulChoices& choices,

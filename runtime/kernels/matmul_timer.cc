@@ -39,9 +39,9 @@ int64_t AlignedBytes(int64_t elements, ComputeDtype dtype) {
 // Where a problem's matrices begin, in bytes.
 struct Places {
   explicit Places(const MatmulProblem& p)
-      : b(AlignedBytes(p.lda * (p.transpose_a ? p.m : p.k), p.input_dtype)),
-        d(b + AlignedBytes(p.ldb * (p.transpose_b ? p.k : p.n), p.input_dtype)),
-        bias(d + AlignedBytes(std::max(p.ldc, p.ldd) * p.n, p.output_dtype)),
+      : b(AlignedBytes(p.ElementsOfA(), p.input_dtype)),
+        d(b + AlignedBytes(p.ElementsOfB(), p.input_dtype)),
+        bias(d + AlignedBytes(p.ElementsOfD(), p.output_dtype)),
         scratch(bias + AlignedBytes(p.has_bias ? p.m : 0, p.output_dtype)),
         end(scratch + kMatmulScratchBytes) {}
 
