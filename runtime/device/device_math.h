@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "runtime/device/device.h"
+#include "runtime/device/value_range.h"
 #include "runtime/optimizer/adamw.h"
 
 namespace megatrain {
@@ -38,12 +39,8 @@ class DeviceMath {
 
   // sums[i] = the sum of the squares of ranges[i] of `values` in fp64, by a tree that its count
   // alone decides. `scratch` holds kSumScratchBytes.
-  struct Range {
-    int64_t offset;  // a multiple of 4
-    int64_t count;
-  };
   static constexpr int64_t kSumScratchBytes = 128 << 10;
-  virtual absl::Status SumsOfSquares(const float* values, std::span<const Range> ranges,
+  virtual absl::Status SumsOfSquares(const float* values, std::span<const ValueRange> ranges,
                                      double* sums, void* scratch, Launcher& launcher) = 0;
 
   // fp32 to the nearest bf16, ties to even, packed to the front of the same memory. NaN stays NaN.

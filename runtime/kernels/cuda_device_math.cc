@@ -2,8 +2,6 @@
 
 #include <cuda_runtime_api.h>
 
-#include <vector>
-
 #include "runtime/kernels/adamw_kernel.h"
 #include "runtime/kernels/cuda_status.h"
 #include "runtime/kernels/gradient_math.h"
@@ -41,13 +39,9 @@ absl::Status CudaDeviceMath::AddTo(float* target, const float* source, int64_t c
   return LaunchAddTo(target, source, count, StreamOf(launcher));
 }
 
-absl::Status CudaDeviceMath::SumsOfSquares(const float* values, std::span<const Range> ranges,
+absl::Status CudaDeviceMath::SumsOfSquares(const float* values, std::span<const ValueRange> ranges,
                                            double* sums, void* scratch, Launcher& launcher) {
-  std::vector<ValueRange> places;
-  for (const Range& range : ranges) {
-    places.push_back({.offset = range.offset, .count = range.count});
-  }
-  return LaunchSumsOfSquares(values, places, sums, scratch, StreamOf(launcher));
+  return LaunchSumsOfSquares(values, ranges, sums, scratch, StreamOf(launcher));
 }
 
 absl::Status CudaDeviceMath::RoundToBfloat16InPlace(float* values, int64_t count,

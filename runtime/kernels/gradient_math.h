@@ -11,17 +11,12 @@
 #include <span>
 
 #include "absl/status/status.h"
+#include "runtime/device/value_range.h"
 
 namespace megatrain {
 
 // target[i] += source[i]; the arrays do not overlap.
 absl::Status LaunchAddTo(float* target, const float* source, int64_t count, cudaStream_t stream);
-
-// Where some of an array's values lie.
-struct ValueRange {
-  int64_t offset;  // a multiple of 4
-  int64_t count;
-};
 
 // sums[i] = the sum in fp64 of the squares of ranges[i] of `values`, by a tree that its count alone
 // decides. `scratch` is of kSumsOfSquaresScratchBytes.

@@ -10,7 +10,8 @@
 namespace megatrain {
 namespace {
 
-// How a block holds a row in registers: the elements of a thread, and its most threads.
+// How a block holds a row in registers: the elements of a thread, and its most threads. Of the wide
+// ones backward keeps a part in local memory: they are rare, and right, and not as fast.
 template <int kElements, int kMostThreads>
 struct RowShape {
   static constexpr int kHeldElements = kElements;
@@ -37,6 +38,19 @@ struct HeldRow {
     }
   }
 };
+
+template <typename T, int N, int kElements>
+__device__ bool HasNonFinite(const HeldRow<T, N, kElements>& row) {
+  bool found = false;
+#pragma unroll
+  for (int i = 0; i < row.kPacks; ++i) {
+#pragma unroll
+    for (int j = 0; j < N; ++j) {
+      found = found || !isfinite(row.packs[i][j]);
+    }
+  }
+  return found;
+}
 
 __device__ float BlockSum(float value, float (&shared)[kMaxWarps]) {
   return BlockReduce(value, 0.f, shared, [](float a, float b) { return a + b; });
@@ -84,8 +98,11 @@ __global__ void __launch_bounds__(Shape::kThreads) ForwardKernel(RmsNormForward 
   if (threadIdx.x == 0 && arguments.inverse_rms != nullptr) {
     arguments.inverse_rms[row] = inverse_rms;
   }
-  if (threadIdx.x == 0 && arguments.mark != nullptr && !isfinite(mean)) {
-    atomicMin(reinterpret_cast<unsigned int*>(arguments.mark), static_cast<unsigned int>(row));
+  if (arguments.mark != nullptr && !isfinite(mean)) {  // of the row: for all threads or for none
+    const bool found = __syncthreads_or(HasNonFinite(x));
+    if (found && threadIdx.x == 0) {
+      atomicMin(reinterpret_cast<unsigned int*>(arguments.mark), static_cast<unsigned int>(row));
+    }
   }
 }
 

@@ -22,8 +22,8 @@ struct RmsNormForward {
   const void* weight;       // [width]
   void* normed;             // may be x
   float* inverse_rms;       // [rows], r; may be null
-  int32_t* mark = nullptr;  // becomes the first row whose sum of squares is not finite, unless it
-                            // is smaller already, -1 taken for the largest number; may be null
+  int32_t* mark = nullptr;  // becomes the first row of x with an infinity or NaN, unless it is
+                            // smaller already, -1 taken for the largest number; may be null
   int64_t rows;
   int64_t width;
   float epsilon;

@@ -97,35 +97,54 @@ TEST_P(RmsNormTest, ForwardInPlaceWithoutStatistics) {
   EXPECT_EQ(device_x.DownloadBytes(), RunForward(GetParam(), shape, x, weight, 0).normed_bytes);
 }
 
-// Rows in the order in which they are to be found: a smaller one takes a larger one's place.
-TEST_P(RmsNormTest, ForwardMarksTheFirstRowThatIsNotFinite) {
-  const Shape shape = {500, 192};
-  std::vector<float> x = RandomNumbers(GetParam(), shape.rows * shape.width, 13);
-  DeviceNumbers weight(GetParam(), RandomNumbers(GetParam(), shape.width, 14));
-  DeviceNumbers normed(GetParam(), shape.rows * shape.width);
-  DeviceArray<int32_t> mark(std::vector<int32_t>{-1});
-  const auto marked = [&] {
-    DeviceNumbers device_x(GetParam(), x);
-    EXPECT_TRUE(LaunchRmsNormForward({.x = device_x.data(),
-                                      .weight = weight.data(),
-                                      .normed = normed.data(),
+class RmsNormMarks {
+ public:
+  RmsNormMarks(ComputeDtype dtype, Shape shape)
+      : dtype_(dtype),
+        shape_(shape),
+        x_(RandomNumbers(dtype, shape.rows * shape.width, 13)),
+        weight_(dtype, RandomNumbers(dtype, shape.width, 14)),
+        normed_(dtype, shape.rows * shape.width) {}
+
+  // What the mark is after a pass over x with `value` at one more place.
+  int32_t MarkWith(int64_t row, int64_t column, float value) {
+    x_[row * shape_.width + column] = value;
+    DeviceNumbers x(dtype_, x_);
+    EXPECT_TRUE(LaunchRmsNormForward({.x = x.data(),
+                                      .weight = weight_.data(),
+                                      .normed = normed_.data(),
                                       .inverse_rms = nullptr,
-                                      .mark = mark.data(),
-                                      .rows = shape.rows,
-                                      .width = shape.width,
+                                      .mark = mark_.data(),
+                                      .rows = shape_.rows,
+                                      .width = shape_.width,
                                       .epsilon = kEpsilon,
-                                      .dtype = GetParam()},
+                                      .dtype = dtype_},
                                      nullptr)
                     .ok());
-    return mark.Download()[0];
-  };
-  EXPECT_EQ(marked(), -1);
-  x[499 * shape.width + 191] = std::numeric_limits<float>::quiet_NaN();
-  EXPECT_EQ(marked(), 499);
-  x[17 * shape.width] = -std::numeric_limits<float>::infinity();
-  EXPECT_EQ(marked(), 17);
-  x[3 * shape.width + 100] = 2e19f;  // its square is not a float
-  EXPECT_EQ(marked(), 3);
+    return mark_.Download()[0];
+  }
+
+ private:
+  const ComputeDtype dtype_;
+  const Shape shape_;
+  std::vector<float> x_;
+  DeviceNumbers weight_;
+  DeviceNumbers normed_;
+  DeviceArray<int32_t> mark_{std::vector<int32_t>{-1}};
+};
+
+// A smaller row takes a larger one's place.
+TEST_P(RmsNormTest, ForwardMarksTheFirstRowThatIsNotFinite) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  for (const int64_t width : {int64_t{191}, int64_t{192}, int64_t{12000}, kMaxRmsNormWidth}) {
+    SCOPED_TRACE(width);
+    RmsNormMarks marks(GetParam(), {50, width});
+    EXPECT_EQ(marks.MarkWith(30, width - 1, 1), -1);
+    EXPECT_EQ(marks.MarkWith(0, 5, 2e19f), -1) << "finite, though its square is not a float";
+    EXPECT_EQ(marks.MarkWith(49, width - 1, std::numeric_limits<float>::quiet_NaN()), 49);
+    EXPECT_EQ(marks.MarkWith(17, 0, -kInfinity), 17);
+    EXPECT_EQ(marks.MarkWith(18, width / 2, kInfinity), 17);
+  }
 }
 
 // What a backward pass reads, on the host.

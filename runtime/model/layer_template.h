@@ -112,9 +112,8 @@ class ModelTemplates {
     const void* input;
     Kept kept;                          // forward writes it, backward reads it
     bool overwrites_gradients = false;  // backward, see writes_first_gradients
-    // Forward, where templates mark inputs: becomes the first row that is not finite, or whose
-    // squares are too large for fp32, unless it is smaller already, -1 taken for the largest
-    // number. May be null.
+    // Forward, where templates mark inputs: becomes the first row with an infinity or NaN, unless
+    // it is smaller already, -1 taken for the largest number. May be null.
     int32_t* input_mark = nullptr;
   };
 

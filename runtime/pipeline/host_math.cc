@@ -37,9 +37,9 @@ absl::Status HostMath::AddTo(float* target, const float* source, int64_t count,
   return absl::OkStatus();
 }
 
-absl::Status HostMath::SumsOfSquares(const float* values, std::span<const Range> ranges,
+absl::Status HostMath::SumsOfSquares(const float* values, std::span<const ValueRange> ranges,
                                      double* sums, void* /*scratch*/, Launcher& /*launcher*/) {
-  for (const Range& range : ranges) {
+  for (const ValueRange& range : ranges) {
     *sums++ = SumOfSquares({values + range.offset, static_cast<size_t>(range.count)});
   }
   return absl::OkStatus();

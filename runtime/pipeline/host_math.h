@@ -20,7 +20,7 @@ class HostMath final : public DeviceMath {
                           Launcher& launcher) override;
   absl::Status AddTo(float* target, const float* source, int64_t count,
                      Launcher& launcher) override;
-  absl::Status SumsOfSquares(const float* values, std::span<const Range> ranges, double* sums,
+  absl::Status SumsOfSquares(const float* values, std::span<const ValueRange> ranges, double* sums,
                              void* scratch, Launcher& launcher) override;
   absl::Status RoundToBfloat16InPlace(float* values, int64_t count, Launcher& launcher) override;
   absl::Status CopyGradient(const GradientCopy& gradient, Launcher& launcher) override;

@@ -111,6 +111,36 @@ TEST(StepFailureTest, ALossThatIsNotFiniteIsLocatedAndLeavesTheStoreAlone) {
   }
 }
 
+// The second one later in its micro-batch, and in a later unit, than the first.
+TEST(StepFailureTest, OfAStepThatFailedNothingIsLeftForTheNextThatFails) {
+  for (const bool templates_mark : {false, true}) {
+    SCOPED_TRACE(templates_mark);
+    Rig rig(AllPlacements().front());
+    rig.templates.set_marks_inputs(templates_mark);
+    const auto fail = [&rig](int unit, int64_t element) {
+      SplitFloat kept = {};
+      {
+        const auto access = rig.store->BeginAccess(unit);
+        kept = {rig.store->hi(unit)[element], rig.store->lo(unit)[element]};
+      }
+      SetWeight(rig, unit, element, std::numeric_limits<float>::infinity());
+      const SmallStep step = ThreeDocuments();
+      EXPECT_TRUE(rig.pipeline->SubmitStep(step.Input()).ok());
+      const auto result = rig.pipeline->WaitStep();
+      EXPECT_TRUE(result.ok()) << result.status();
+      EXPECT_TRUE(rig.pipeline->Drain().ok());
+      SetWeight(rig, unit, element, JoinFloat(kept.hi, kept.lo));
+      return result->non_finite;
+    };
+    const NonFinite first = fail(/*unit=*/0, 4 * 8);  // the first document of two
+    EXPECT_EQ(first.unit, 0);
+    EXPECT_EQ(first.micro_batch, 1);
+    EXPECT_EQ(first.document, 0);
+    EXPECT_EQ(fail(/*unit=*/0, 6 * 8).document, 1);
+    EXPECT_EQ(fail(/*unit=*/3, 0).unit, 3);
+  }
+}
+
 TEST(StepFailureTest, AGradientThatIsNotFiniteIsLocatedAndLeavesTheStoreAlone) {
   for (const Placement& placement : AllPlacements()) {
     SCOPED_TRACE(Describe(placement));

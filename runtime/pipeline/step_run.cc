@@ -202,7 +202,7 @@ absl::Status StepRun::FinalizeGradients(const Operation& operation, Launcher& la
     MT_RETURN_IF_ERROR(state_.math.AddTo(gradients + table.offset_elements, TiedMatrixGradient(),
                                          table.element_count, launcher));
   }
-  std::vector<DeviceMath::Range> tensors;
+  std::vector<ValueRange> tensors;
   for (const TensorLayout& tensor : unit.tensors) {
     tensors.push_back({.offset = tensor.offset_elements, .count = tensor.element_count});
   }
@@ -307,7 +307,8 @@ bool StepRun::IsMarkedByReader(int unit) const {
   return !forward_only_ && unit + 1 < state_.layout.head_unit() && state_.templates.marks_inputs();
 }
 
-// Readers note what they find and nothing else. The step's first work on the compute stream.
+// Readers note what they find and nothing else: before any mark of this step, and after the last
+// one's went to the host.
 void StepRun::ClearMarks(Launcher& launcher) {
   if (IsMarkedByReader(0)) {
     launcher.Fill(state_.results_layout.mark(Results(), 0, 0), 0xff,

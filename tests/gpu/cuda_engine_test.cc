@@ -258,7 +258,9 @@ struct Setting {
 
 class CudaNonFinite : public ::testing::TestWithParam<Setting> {
  protected:
-  CudaNonFinite() {
+  CudaNonFinite() { MakeRig(); }
+
+  void MakeRig() {
     RigOptions options = {.dtype = GetParam().dtype};
     if (GetParam().states_on_device) {
       options.updates = kAllStates;
@@ -289,15 +291,35 @@ TEST_P(CudaNonFinite, AWeightIsLocatedAndTheNextStepTrains) {
   ASSERT_TRUE(rig_->Start().ok());
   const std::vector<Document> documents = {Tokens(0, 9, true), Tokens(20, 12, true),
                                            Tokens(40, 5, true), Tokens(85, 11, true)};
-  const NonFinite where = SkippedStep(Split(documents, 2));
-  EXPECT_EQ(where.unit, 0);
-  EXPECT_EQ(where.micro_batch, 1);
-  EXPECT_EQ(where.document, 1);
+  // The second time further behind: of the first one nothing may be left.
+  for (const int document : {0, 1}) {
+    std::vector<Document> step = documents;
+    std::swap(step[2 + document], step.back());
+    const NonFinite where = SkippedStep(Split(step, 2));
+    EXPECT_EQ(where.unit, 0);
+    EXPECT_EQ(where.micro_batch, 1);
+    EXPECT_EQ(where.document, document);
+  }
   const std::string before = rig_->StateBytes();
   const std::vector<Document> others = {documents[0], documents[1]};
   EXPECT_TRUE(RunStep(*rig_, Split(others, 2)).finite);
   EXPECT_TRUE(rig_->pipeline().Drain().ok());
   EXPECT_FALSE(rig_->StateBytes() == before);
+}
+
+// By the layer behind it, and the last layer by the pipeline.
+TEST_P(CudaNonFinite, ALayerIsLocated) {
+  ASSERT_NE(rig_, nullptr);
+  const std::vector<Document> documents = {Tokens(0, 9, true), Tokens(20, 12, true)};
+  for (int unit = 1; unit < rig_->layout().head_unit(); ++unit) {
+    MakeRig();
+    SetWeights(*rig_, unit, TensorRole::kDown, 0, 1, std::numeric_limits<float>::infinity());
+    ASSERT_TRUE(rig_->Start().ok());
+    const NonFinite where = SkippedStep(Split(documents, 2));
+    EXPECT_EQ(where.unit, unit);
+    EXPECT_EQ(where.micro_batch, 0);
+    EXPECT_EQ(where.document, 0);
+  }
 }
 
 // The values of a layer are all zero and its output matrix is at the end of the range: the loss is
