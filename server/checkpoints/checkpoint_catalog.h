@@ -6,11 +6,9 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <set>
 #include <string>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "megatrain/v1/checkpoint.pb.h"
@@ -18,9 +16,8 @@
 #include "runtime/base/byte_progress.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/file_system.h"
-#include "runtime/base/mutex.h"
-#include "runtime/checkpoint/checkpoint_folder.h"
-#include "server/checkpoints/checkpoint_folders.h"
+#include "server/checkpoints/checkpoint_reconciler.h"
+#include "server/checkpoints/checkpoint_remover.h"
 #include "server/checkpoints/checkpoint_uses.h"
 #include "server/database/database.h"
 #include "server/database/request_key.h"
@@ -34,7 +31,6 @@ namespace megatrain {
 absl::Status CheckpointDamaged(const std::string& name, const std::string& damage);
 
 // The engine makes the folders; the disk is the truth about them, the rows about what is wished.
-// A folder leaves its name before its row goes, and its bytes after; nothing goes while it is used.
 // Thread-safe; calls block on the disk.
 class CheckpointCatalog final : public JobCheckpoints {
  public:
@@ -115,35 +111,15 @@ class CheckpointCatalog final : public JobCheckpoints {
   absl::StatusOr<OpenedFile> OpenFile(const std::string& name, const std::string& path);
 
  private:
-  using Rows = std::vector<Numbered<v1::Checkpoint>>;
-
   explicit CheckpointCatalog(const Parts& parts)
-      : parts_(parts), uses_(parts.clock), folders_(parts.disk, parts_.report) {}
-
-  absl::Status Reconcile();
-  absl::Status ReconcileFolder(const std::string& job);
-  absl::Status CheckDisk();
-  // Folders of the job without a row get one; gives those that are no checkpoints.
-  absl::StatusOr<std::vector<CheckpointListing::Invalid>> Adopt(const std::string& job);
-  // The same for a job that does not run: first, what a dead save was about to replace is back.
-  absl::StatusOr<std::vector<CheckpointListing::Invalid>> RestoreAndAdopt(const std::string& job);
-  absl::Status ForgetRow(const v1::Checkpoint& row);
-  std::string FolderOf(const std::string& job) const;
-
-  absl::StatusOr<Rows> RowsOf(const std::string& job);
-  // By those that have a row.
-  absl::StatusOr<JobStart> Choose(const JobRecord& record, const Rows& rows);
-  absl::StatusOr<std::set<std::string>> NeededByForks();
-  absl::Status CheckRemovable(const v1::Checkpoint& row);
-  absl::Status TryRetain(const JobRecord& record);
-  void Retain(const JobRecord& record);
-  absl::Status RemoveOld(const v1::Checkpoint& row) ABSL_EXCLUSIVE_LOCKS_REQUIRED(remove_mutex_);
+      : parts_(parts),
+        reconciler_({parts.database, parts.disk, parts.jobs, parts.jobs_folder, parts.report}),
+        remover_({parts.database, parts.disk, parts.clock, parts.jobs, parts.on_retention,
+                  parts.report}) {}
 
   const Parts parts_;
-  // Held from the look whether a checkpoint may go until it is gone, and while a use begins.
-  Mutex remove_mutex_;
-  CheckpointUses uses_;
-  CheckpointFolders folders_;
+  CheckpointReconciler reconciler_;
+  CheckpointRemover remover_;
 };
 
 }  // namespace megatrain

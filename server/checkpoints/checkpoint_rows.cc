@@ -27,8 +27,8 @@ void Touch(v1::Checkpoint& checkpoint) {
 // Marks the whole one with the lowest loss of `job`, of several the newest. A loss that is no
 // number is none.
 absl::Status MarkBest(Connection& connection, const std::string& job) {
-  MT_ASSIGN_OR_RETURN(std::vector<Numbered<v1::Checkpoint>> rows,
-                      SelectCheckpoints(connection, job));
+  MT_ASSIGN_OR_RETURN(CheckpointRows rows,
+                      ListResources<v1::Checkpoint>(connection, {.collection = job}));
   const v1::Checkpoint* best = nullptr;
   for (const auto& [number, row] : rows) {
     if (row.has_evaluation_loss() && !std::isnan(row.evaluation_loss()) && row.damage().empty() &&
@@ -73,9 +73,31 @@ v1::Checkpoint DescribeCheckpoint(const std::string& job, const Checkpoint& foun
   return checkpoint;
 }
 
-absl::StatusOr<std::vector<Numbered<v1::Checkpoint>>> SelectCheckpoints(Connection& connection,
-                                                                        const std::string& job) {
-  return ListResources<v1::Checkpoint>(connection, {.collection = job});
+absl::StatusOr<CheckpointRows> ReadCheckpoints(Database& database, const ResourceQuery& query) {
+  CheckpointRows rows;
+  MT_RETURN_IF_ERROR(database.Read([&](Connection& connection) -> absl::Status {
+    MT_ASSIGN_OR_RETURN(rows, ListResources<v1::Checkpoint>(connection, query));
+    return absl::OkStatus();
+  }));
+  return rows;
+}
+
+absl::StatusOr<Numbered<v1::Checkpoint>> ReadCheckpoint(Database& database,
+                                                        const std::string& name) {
+  MT_ASSIGN_OR_RETURN(const CheckpointRows rows,
+                      ReadCheckpoints(database, {.collection = JobOfCheckpoint(name)}));
+  for (const Numbered<v1::Checkpoint>& row : rows) {
+    if (row.message.name() == name) {
+      return row;
+    }
+  }
+  return ResourceNotFound(name);
+}
+
+absl::Status ForgetCheckpoint(Database& database, const v1::Checkpoint& checkpoint) {
+  return database.Write([&checkpoint](Connection& connection) {
+    return DeleteCheckpointRow(connection, checkpoint);
+  });
 }
 
 absl::StatusOr<v1::Checkpoint> InsertCheckpoint(Connection& connection, v1::Checkpoint described) {

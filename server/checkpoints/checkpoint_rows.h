@@ -1,4 +1,4 @@
-// Rows of checkpoints in the table of resources; for the catalogue alone.
+// Rows of checkpoints in the table of resources; for the catalogue and its parts alone.
 
 #ifndef SERVER_CHECKPOINTS_CHECKPOINT_ROWS_H_
 #define SERVER_CHECKPOINTS_CHECKPOINT_ROWS_H_
@@ -13,6 +13,7 @@
 #include "megatrain/v1/checkpoint.pb.h"
 #include "runtime/checkpoint/checkpoint_folder.h"
 #include "server/database/connection.h"
+#include "server/database/database.h"
 #include "server/resources/resource_table.h"
 
 namespace megatrain {
@@ -20,10 +21,18 @@ namespace megatrain {
 // What clients see of a folder of `job`.
 v1::Checkpoint DescribeCheckpoint(const std::string& job, const Checkpoint& found);
 
-// All functions run in the caller's transaction.
+using CheckpointRows = std::vector<Numbered<v1::Checkpoint>>;  // newest first
 
-absl::StatusOr<std::vector<Numbered<v1::Checkpoint>>> SelectCheckpoints(Connection& connection,
-                                                                        const std::string& job);
+absl::StatusOr<CheckpointRows> ReadCheckpoints(Database& database, const ResourceQuery& query);
+
+// NOT_FOUND.
+absl::StatusOr<Numbered<v1::Checkpoint>> ReadCheckpoint(Database& database,
+                                                        const std::string& name);
+
+// The row of that very checkpoint, by its uid; OK when it is not there.
+absl::Status ForgetCheckpoint(Database& database, const v1::Checkpoint& checkpoint);
+
+// All others run in the caller's transaction.
 
 // Makes the row that `described` needs, and gives it. One of the same name and time of making is
 // left as it is; another one of that name is replaced, but for its pin.
@@ -34,7 +43,7 @@ absl::StatusOr<v1::Checkpoint> ChangeCheckpoint(Connection& connection,
                                                 const v1::Checkpoint& checkpoint, absl::Time now,
                                                 const std::function<void(v1::Checkpoint&)>& change);
 
-// The same way. OK when it is not there.
+// ForgetCheckpoint.
 absl::Status DeleteCheckpointRow(Connection& connection, const v1::Checkpoint& checkpoint);
 
 }  // namespace megatrain
