@@ -1,60 +1,30 @@
 #include "runtime/planner/placement.h"
 
 #include <algorithm>
+#include <optional>
 #include <random>
 
 #include "gtest/gtest.h"
 #include "runtime/config/model_layout.h"
-#include "runtime/config/shapes.h"
 #include "runtime/hoststore/host_store.h"
 #include "runtime/hoststore/pinned_arena.h"
 #include "runtime/pipeline/device_memory.h"
 #include "runtime/pipeline/pipeline_options.h"
 #include "runtime/planner/machine_speeds.h"
 #include "runtime/planner/operation_costs.h"
+#include "runtime/planner/placement_case_for_test.h"
 #include "runtime/planner/step_prediction.h"
 
 namespace megatrain {
 namespace {
 
-constexpr int64_t kGibibyte = int64_t{1} << 30;
-constexpr int64_t kLargeGpu = 137 * kGibibyte;
+struct Case : PlacementCase {
+  using PlacementCase::PlacementCase;
 
-// What templates like those of a GPU take of a shape, in bf16.
-BackendMemory MemoryOf(const ModelConfig& config) {
-  const int64_t query = config.head_count * config.head_dim;
-  const int64_t qkv = query + 2 * config.kv_head_count * config.head_dim;
-  const int64_t attention = 2 * query + 4 * config.head_count;
-  const int64_t projections = attention + 2 * qkv;
-  const int64_t all = projections + 2 * config.hidden_size + 4 * config.mlp_width;
-  return {.workspace_bytes =
-              [=](int64_t tokens) {
-                return kGibibyte + tokens * (6 * config.hidden_size + 4 * config.mlp_width);
-              },
-          .batch_table_bytes = [](int64_t tokens) { return 64 * tokens; },
-          .kept_token_bytes = {0, attention, projections, all}};
-}
-
-struct Case {
-  explicit Case(const char* shape, int64_t layers = 0)
-      : config(Resized(ShapeByName(shape).value(), layers, /*width=*/1).value()),
-        layout(MakeModelLayout(config)),
-        memory(MemoryOf(config)) {}
-
-  std::optional<Placement> Choose(PlacementRequest request) const {
+  std::optional<Placement> Choose(const PlacementRequest& request) const {
     return ChoosePlacement(config, layout, request, memory, {});
   }
-
-  const ModelConfig config;
-  const ModelLayout layout;
-  const BackendMemory memory;
 };
-
-PlacementRequest Request(int64_t rows, int64_t row_tokens, int64_t device_bytes) {
-  return {.step = {.rows = rows, .row_tokens = row_tokens},
-          .device_bytes = device_bytes,
-          .host_bytes = 1024 * kGibibyte};
-}
 
 int64_t CountOnDevice(const Placement& placement) {
   const std::vector<UpdatePlacement>& updates = placement.pipeline.updates;
@@ -145,31 +115,6 @@ TEST(PlacementTest, NeverAboveItsCaps) {
   }
 }
 
-// Inputs of layers that neither the device nor the host has room for alone lie on both.
-TEST(PlacementTest, WhatFitsWithSomeBoundariesOnTheHostFitsWithoutBeingTold) {
-  const Case shape("qwen2.5-1.5b");  // 42 GiB of inputs of layers, 2.9 of gradients
-  int split_count = 0;
-  for (const int64_t device_gibibytes : {10, 20, 30, 40, 50}) {
-    for (const int64_t host_gibibytes : {2, 12, 22, 32, 42, 52}) {
-      PlacementRequest request = Request(512, 1024, device_gibibytes * kGibibyte);
-      request.host_bytes = host_gibibytes * kGibibyte;
-      request.order = MicroBatchOrder::kLayerMajor;
-      request.micro_batch_rows = 8;
-      const bool fits = shape.Choose(request).has_value();
-      std::vector<int> counts;
-      for (int layers = 0; layers <= 28; ++layers) {
-        request.host_boundary_layers = layers;
-        if (shape.Choose(request)) {
-          counts.push_back(layers);
-        }
-      }
-      EXPECT_EQ(fits, !counts.empty()) << device_gibibytes << " " << host_gibibytes;
-      split_count += !counts.empty() && counts.front() > 0 && counts.back() < 28 ? 1 : 0;
-    }
-  }
-  EXPECT_GT(split_count, 3);
-}
-
 // 32.8 billion gradients of 2 bytes, and a host with room for a third of them.
 TEST(PlacementTest, GradientsThatTheHostHasNoRoomForWaitOnTheDevice) {
   const Case shape("qwen2.5-32b");
@@ -242,12 +187,6 @@ TEST(PlacementTest, WhatIsLeftOfTheDeviceKeepsSomeMicroBatches) {
   const PipelineOptions& options = placement.pipeline;
   EXPECT_GT(options.CountKept(KeptPlace::kDevice, options.max_micro_batches), 0);
   EXPECT_LE(placement.predicted.seconds, 10.2);
-}
-
-TEST(PlacementTest, MicroBatchesAreOfOneSizeButForTheLast) {
-  const Case shape("qwen2.5-1.5b");
-  const Placement placement = shape.Choose(Request(80, 1024, kLargeGpu)).value();
-  EXPECT_EQ(placement.micro_batch_rows, 40);  // not 64 and 16
 }
 
 TEST(PlacementTest, TheSmallestIsSmallerThanTheBest) {
