@@ -194,7 +194,7 @@ absl::StatusOr<v1::Job> JobService::Get(const std::string& name) {
   MT_ASSIGN_OR_RETURN(JobRecord record, parts_.store.Get(name));
   MT_ASSIGN_OR_RETURN(const std::vector<JobRecord> jobs, parts_.store.Active());
   record.job.set_queue_position(QueuePosition(jobs, name));
-  MT_RETURN_IF_ERROR(parts_.checkpoints.Describe(record.job));
+  MT_RETURN_IF_ERROR(parts_.checkpoints.Describe({&record.job}));
   return std::move(record.job);
 }
 
@@ -218,11 +218,13 @@ absl::StatusOr<v1::ListJobsResponse> JobService::List(const v1::ListJobsRequest&
     records.pop_back();
     response.set_next_page_token(MakePageToken(absl::StrCat(records.back().acceptance), arguments));
   }
+  std::vector<v1::Job*> jobs;
   for (JobRecord& record : records) {
     record.job.set_queue_position(QueuePosition(active, record.job.name()));
-    MT_RETURN_IF_ERROR(parts_.checkpoints.Describe(record.job));
-    *response.add_jobs() = std::move(record.job);
+    jobs.push_back(response.add_jobs());
+    *jobs.back() = std::move(record.job);
   }
+  MT_RETURN_IF_ERROR(parts_.checkpoints.Describe(jobs));
   return response;
 }
 

@@ -60,7 +60,7 @@ absl::StatusOr<v1::JobEvent> JobEventSource::Snapshot() {
         "CURSOR_OUT_OF_RANGE", {{"last_sequence", absl::StrCat(record.last_sequence)}});
   }
   MT_ASSIGN_OR_RETURN(const std::vector<JobRecord> jobs, store_.Active());
-  MT_RETURN_IF_ERROR(checkpoints_.Describe(record.job));
+  MT_RETURN_IF_ERROR(checkpoints_.Describe({&record.job}));
   v1::JobEvent event;
   event.set_sequence(cursor_);
   *event.mutable_event_time() = record.job.update_time();
@@ -75,7 +75,7 @@ absl::StatusOr<std::optional<v1::JobEvent>> JobEventSource::FinalIfEnded() {
     // With the second, events came between the two looks, and their news comes too.
     return std::nullopt;
   }
-  MT_RETURN_IF_ERROR(checkpoints_.Describe(record.job));
+  MT_RETURN_IF_ERROR(checkpoints_.Describe({&record.job}));
   v1::JobEvent event;
   event.set_sequence(record.last_sequence);
   *event.mutable_event_time() = record.job.end_time();

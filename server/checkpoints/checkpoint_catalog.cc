@@ -1,6 +1,7 @@
 #include "server/checkpoints/checkpoint_catalog.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -16,6 +17,7 @@
 #include "server/checkpoints/start_choice.h"
 #include "server/database/connection.h"
 #include "server/errors/errors.h"
+#include "server/jobs/job_record.h"
 
 namespace megatrain {
 namespace {
@@ -104,12 +106,18 @@ absl::StatusOr<std::string> CheckpointCatalog::Best(const v1::Job& job) {
   return std::string();
 }
 
-absl::Status CheckpointCatalog::Describe(v1::Job& job) {
-  MT_ASSIGN_OR_RETURN(const CheckpointRows rows,
-                      ReadCheckpoints(parts_.database, {.collection = job.name()}));
-  job.clear_last_checkpoint();
-  job.clear_best_checkpoint();
+absl::Status CheckpointCatalog::Describe(const std::vector<v1::Job*>& jobs) {
+  std::map<std::string, v1::Job*> by_name;
+  std::vector<std::string> names;
+  for (v1::Job* job : jobs) {
+    job->clear_last_checkpoint();
+    job->clear_best_checkpoint();
+    by_name[job->name()] = job;
+    names.push_back(job->name());
+  }
+  MT_ASSIGN_OR_RETURN(const CheckpointRows rows, ReadCheckpointsOf(parts_.database, names));
   for (const auto& [number, row] : rows) {
+    v1::Job& job = *by_name.at(JobOfCheckpoint(row.name()));
     if (job.last_checkpoint().empty() && row.damage().empty()) {
       job.set_last_checkpoint(row.name());
     }

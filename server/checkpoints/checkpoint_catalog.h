@@ -62,8 +62,8 @@ class CheckpointCatalog final : public JobCheckpoints {
   absl::Status MarkDamaged(const v1::Checkpoint& checkpoint, const std::string& damage) override;
   absl::Status CheckRoom(const v1::Job& job) override;
 
-  // Sets which of the job's checkpoints are there by now: the last that is whole, and the best.
-  absl::Status Describe(v1::Job& job);
+  // Sets which of each job's checkpoints are there by now: the last that is whole, and the best.
+  absl::Status Describe(const std::vector<v1::Job*>& jobs);
 
   // What a job that goes on from the checkpoint with everything has to keep. DATA_LOSS when it is
   // not valid any more.

@@ -71,7 +71,7 @@ TEST_F(CheckpointCatalogTest, FilesAreReadByTheirNamesOnly) {
 TEST_F(CheckpointCatalogTest, AJobIsDescribedByWhatIsThere) {
   v1::Job job = Job().job;
   const auto described = [&] {
-    EXPECT_TRUE(catalog_->Describe(job).ok());
+    EXPECT_TRUE(catalog_->Describe({&job}).ok());
     return std::vector<std::string>{job.last_checkpoint(), job.best_checkpoint()};
   };
   Save({.step = 1, .loss = 0.5});
@@ -85,6 +85,24 @@ TEST_F(CheckpointCatalogTest, AJobIsDescribedByWhatIsThere) {
   std::filesystem::remove_all(FolderOf("a") + "/step-00000001");
   Restart();
   EXPECT_THAT(described(), ElementsAre("", ""));
+}
+
+TEST_F(CheckpointCatalogTest, JobsOfAPageAreDescribedEachByItsOwn) {
+  AddJob("b");
+  AddJob("c");
+  Save({.step = 1, .loss = 0.5});
+  MakeCheckpointFolder(FolderOf("b"), {.step = 3, .loss = 0.25});
+  MakeCheckpointFolder(FolderOf("b"), {.step = 4});
+  Restart();
+  std::vector<v1::Job> jobs = {Job("c").job, Job("b").job, Job("a").job};
+  jobs[0].set_last_checkpoint("jobs/c/checkpoints/step-00000009");  // it is gone
+  ASSERT_TRUE(catalog_->Describe({&jobs[0], &jobs[1], &jobs[2]}).ok());
+  EXPECT_EQ(jobs[0].last_checkpoint(), "");
+  EXPECT_EQ(jobs[1].last_checkpoint(), "jobs/b/checkpoints/step-00000004");
+  EXPECT_EQ(jobs[1].best_checkpoint(), "jobs/b/checkpoints/step-00000003");
+  EXPECT_EQ(jobs[2].last_checkpoint(), Name(1));
+  EXPECT_EQ(jobs[2].best_checkpoint(), Name(1));
+  EXPECT_TRUE(catalog_->Describe({}).ok()) << "a page without jobs";
 }
 
 TEST_F(CheckpointCatalogTest, AVerificationThatNobodyWaitsForEndsAndSaysNothing) {

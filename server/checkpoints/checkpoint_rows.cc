@@ -82,6 +82,16 @@ absl::StatusOr<CheckpointRows> ReadCheckpoints(Database& database, const Resourc
   return rows;
 }
 
+absl::StatusOr<CheckpointRows> ReadCheckpointsOf(Database& database,
+                                                 const std::vector<std::string>& jobs) {
+  CheckpointRows rows;
+  MT_RETURN_IF_ERROR(database.Read([&](Connection& connection) -> absl::Status {
+    MT_ASSIGN_OR_RETURN(rows, ListResourcesOf<v1::Checkpoint>(connection, jobs));
+    return absl::OkStatus();
+  }));
+  return rows;
+}
+
 absl::StatusOr<Numbered<v1::Checkpoint>> ReadCheckpoint(Database& database,
                                                         const std::string& name) {
   MT_ASSIGN_OR_RETURN(const CheckpointRows rows,

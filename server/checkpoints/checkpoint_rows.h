@@ -25,6 +25,10 @@ using CheckpointRows = std::vector<Numbered<v1::Checkpoint>>;  // newest first
 
 absl::StatusOr<CheckpointRows> ReadCheckpoints(Database& database, const ResourceQuery& query);
 
+// Of all these jobs.
+absl::StatusOr<CheckpointRows> ReadCheckpointsOf(Database& database,
+                                                 const std::vector<std::string>& jobs);
+
 // NOT_FOUND.
 absl::StatusOr<Numbered<v1::Checkpoint>> ReadCheckpoint(Database& database,
                                                         const std::string& name);

@@ -1,8 +1,22 @@
 #include "server/resources/resource_table.h"
 
+#include "absl/strings/str_join.h"
 #include "server/errors/errors.h"
 
 namespace megatrain {
+namespace {
+
+absl::StatusOr<std::vector<std::pair<int64_t, std::string>>> SelectRows(
+    Connection& connection, const std::string& sql, const std::vector<Value>& values) {
+  std::vector<std::pair<int64_t, std::string>> rows;
+  MT_RETURN_IF_ERROR(connection.Query(sql, values, [&rows](const Row& row) {
+    rows.emplace_back(row.Int(0), row.Text(1));
+    return absl::OkStatus();
+  }));
+  return rows;
+}
+
+}  // namespace
 
 Migration ResourceTableMigration() {
   return {"resources", R"sql(
@@ -54,12 +68,16 @@ absl::StatusOr<std::vector<std::pair<int64_t, std::string>>> SelectResources(
   }
   absl::StrAppend(&sql, query.states.empty() ? "" : ")", " ORDER BY number DESC LIMIT ?");
   values.emplace_back(query.limit);
-  std::vector<std::pair<int64_t, std::string>> rows;
-  MT_RETURN_IF_ERROR(connection.Query(sql, values, [&rows](const Row& row) {
-    rows.emplace_back(row.Int(0), row.Text(1));
-    return absl::OkStatus();
-  }));
-  return rows;
+  return SelectRows(connection, sql, values);
+}
+
+absl::StatusOr<std::vector<std::pair<int64_t, std::string>>> SelectResourcesOf(
+    Connection& connection, const std::vector<std::string>& collections) {
+  const std::vector<std::string> places(collections.size(), "?");
+  return SelectRows(connection,
+                    absl::StrCat("SELECT number, message FROM resources WHERE collection IN (",
+                                 absl::StrJoin(places, ", "), ") ORDER BY number DESC"),
+                    {collections.begin(), collections.end()});
 }
 
 absl::StatusOr<std::string> SelectResource(Connection& connection, const std::string& name) {

@@ -55,6 +55,10 @@ absl::Status DeleteResource(Connection& connection, const std::string& name);
 absl::StatusOr<std::vector<std::pair<int64_t, std::string>>> SelectResources(
     Connection& connection, const ResourceQuery& query);
 
+// The same of several collections at once, of which none ends in a slash.
+absl::StatusOr<std::vector<std::pair<int64_t, std::string>>> SelectResourcesOf(
+    Connection& connection, const std::vector<std::string>& collections);
+
 // The serialized message; NOT_FOUND when the name is not there.
 absl::StatusOr<std::string> SelectResource(Connection& connection, const std::string& name);
 
@@ -75,17 +79,31 @@ absl::StatusOr<Message> FindResource(Connection& connection, const std::string& 
   return ParseStored<Message>(bytes);
 }
 
-// Newest first.
 template <typename Message>
-absl::StatusOr<std::vector<Numbered<Message>>> ListResources(Connection& connection,
-                                                             const ResourceQuery& query) {
-  MT_ASSIGN_OR_RETURN(const auto rows, SelectResources(connection, query));
+absl::StatusOr<std::vector<Numbered<Message>>> ParseStoredRows(
+    const std::vector<std::pair<int64_t, std::string>>& rows) {
   std::vector<Numbered<Message>> result;
   for (const auto& [number, bytes] : rows) {
     MT_ASSIGN_OR_RETURN(Message message, ParseStored<Message>(bytes));
     result.push_back({number, std::move(message)});
   }
   return result;
+}
+
+// Newest first.
+template <typename Message>
+absl::StatusOr<std::vector<Numbered<Message>>> ListResources(Connection& connection,
+                                                             const ResourceQuery& query) {
+  MT_ASSIGN_OR_RETURN(const auto rows, SelectResources(connection, query));
+  return ParseStoredRows<Message>(rows);
+}
+
+// The same of SelectResourcesOf.
+template <typename Message>
+absl::StatusOr<std::vector<Numbered<Message>>> ListResourcesOf(
+    Connection& connection, const std::vector<std::string>& collections) {
+  MT_ASSIGN_OR_RETURN(const auto rows, SelectResourcesOf(connection, collections));
+  return ParseStoredRows<Message>(rows);
 }
 
 }  // namespace megatrain
