@@ -81,7 +81,8 @@ StepResult ExpectSkippedFor(const Placement& placement, bool templates_mark, int
 }
 
 void ExpectLossesLocated(const Placement& placement, bool templates_mark) {
-  const StepResult in_table = ExpectSkippedFor(placement, templates_mark, /*unit=*/0, 6 * 8);
+  const StepResult in_table =
+      ExpectSkippedFor(placement, templates_mark, /*unit=*/0, int64_t{6} * 8);
   EXPECT_EQ(in_table.non_finite.unit, 0);
   EXPECT_EQ(in_table.non_finite.micro_batch, 1);
   EXPECT_EQ(in_table.non_finite.document, 1);
@@ -132,11 +133,11 @@ TEST(StepFailureTest, OfAStepThatFailedNothingIsLeftForTheNextThatFails) {
       SetWeight(rig, unit, element, JoinFloat(kept.hi, kept.lo));
       return result->non_finite;
     };
-    const NonFinite first = fail(/*unit=*/0, 4 * 8);  // the first document of two
+    const NonFinite first = fail(/*unit=*/0, int64_t{4} * 8);  // the first document of two
     EXPECT_EQ(first.unit, 0);
     EXPECT_EQ(first.micro_batch, 1);
     EXPECT_EQ(first.document, 0);
-    EXPECT_EQ(fail(/*unit=*/0, 6 * 8).document, 1);
+    EXPECT_EQ(fail(/*unit=*/0, int64_t{6} * 8).document, 1);
     EXPECT_EQ(fail(/*unit=*/3, 0).unit, 3);
   }
 }

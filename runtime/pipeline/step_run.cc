@@ -203,6 +203,7 @@ absl::Status StepRun::FinalizeGradients(const Operation& operation, Launcher& la
                                          table.element_count, launcher));
   }
   std::vector<ValueRange> tensors;
+  tensors.reserve(unit.tensors.size());
   for (const TensorLayout& tensor : unit.tensors) {
     tensors.push_back({.offset = tensor.offset_elements, .count = tensor.element_count});
   }
