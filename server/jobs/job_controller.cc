@@ -28,10 +28,6 @@ constexpr char kDiskFailed[] = "DISK_FAILED";
 constexpr const char* kEnds[] = {"ENGINE_DIED", "ENGINE_STOPPED", "OUTPUT_NOT_STORED",
                                  "SERVER_DIED", "SERVER_STOPPED"};
 
-std::string StateWord(v1::JobState state) {
-  return v1::JobState_Name(state).substr(sizeof("JOB_STATE_") - 1);
-}
-
 bool IsToldAfterItsWait(const JobRecord& record) {
   const std::string& code = record.job.reason().code();
   return std::find(std::begin(kEnds), std::end(kEnds), code) != std::end(kEnds) ||

@@ -50,8 +50,16 @@ inline bool IsFinal(v1::JobState state) {
          state == v1::JOB_STATE_CANCELLED;
 }
 
+// "QUEUED" of JOB_STATE_QUEUED.
+inline std::string StateWord(v1::JobState state) {
+  return v1::JobState_Name(state).substr(sizeof("JOB_STATE_") - 1);
+}
+
 // "addition" of "jobs/addition".
-inline std::string JobIdOf(const v1::Job& job) { return job.name().substr(sizeof("jobs/") - 1); }
+inline std::string JobIdOf(const std::string& job_name) {
+  return job_name.substr(sizeof("jobs/") - 1);
+}
+inline std::string JobIdOf(const v1::Job& job) { return JobIdOf(job.name()); }
 
 // "jobs/a" of "jobs/a/checkpoints/step-00000120".
 inline std::string JobOfCheckpoint(const std::string& name) {

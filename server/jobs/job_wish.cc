@@ -7,13 +7,9 @@
 namespace megatrain {
 namespace {
 
-std::string StateWord(const v1::Job& job) {
-  return v1::JobState_Name(job.state()).substr(sizeof("JOB_STATE_") - 1);
-}
-
 absl::Status WrongState(const v1::Job& job, const std::string& reason, const std::string& text) {
   return PreconditionFailed(job.name(), reason, absl::StrCat(job.name(), " ", text),
-                            {{"job", job.name()}, {"state", StateWord(job)}});
+                            {{"job", job.name()}, {"state", StateWord(job.state())}});
 }
 
 absl::Status CheckAlive(const JobRecord& record) {
@@ -27,7 +23,7 @@ absl::Status CheckAlive(const JobRecord& record) {
 absl::Status ApplySave(JobRecord& record) {
   if (record.job.state() != v1::JOB_STATE_RUNNING && record.job.state() != v1::JOB_STATE_PAUSING) {
     return WrongState(record.job, "JOB_NOT_RUNNING",
-                      absl::StrCat("does no steps now: it is ", StateWord(record.job),
+                      absl::StrCat("does no steps now: it is ", StateWord(record.job.state()),
                                    "; only a RUNNING job can be saved"));
   }
   ++record.wishes.save_count;
@@ -43,8 +39,8 @@ absl::Status CheckCanStartFrom(const v1::Job& job) {
   return job.state() == v1::JOB_STATE_PAUSED || job.state() == v1::JOB_STATE_QUEUED
              ? absl::OkStatus()
              : WrongState(job, "JOB_NOT_PAUSED",
-                          absl::StrCat("cannot go on from a checkpoint: it is ", StateWord(job),
-                                       "; pause it first"));
+                          absl::StrCat("cannot go on from a checkpoint: it is ",
+                                       StateWord(job.state()), "; pause it first"));
 }
 
 absl::Status ApplyResume(const JobWish& wish, JobRecord& record) {
@@ -53,7 +49,8 @@ absl::Status ApplyResume(const JobWish& wish, JobRecord& record) {
   const bool holds = job.phase() == kHoldingPhase;
   const bool waits = job.state() == v1::JOB_STATE_QUEUED && job.has_reason();
   if (!record.wishes.pause && !is_paused && !holds && !waits) {
-    return WrongState(job, "JOB_NOT_PAUSED", absl::StrCat("is not paused: it is ", StateWord(job)));
+    return WrongState(job, "JOB_NOT_PAUSED",
+                      absl::StrCat("is not paused: it is ", StateWord(job.state())));
   }
   if (!wish.start_checkpoint.empty()) {
     MT_RETURN_IF_ERROR(CheckCanStartFrom(job));
@@ -78,7 +75,7 @@ absl::Status CheckCancellable(const v1::Job& job) {
 absl::Status CheckNotEnded(const v1::Job& job) {
   return IsFinal(job.state())
              ? WrongState(job, "JOB_ENDED",
-                          absl::StrCat("has ended already: it is ", StateWord(job)))
+                          absl::StrCat("has ended already: it is ", StateWord(job.state())))
              : absl::OkStatus();
 }
 
