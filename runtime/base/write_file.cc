@@ -7,6 +7,10 @@
 
 namespace megatrain {
 
+std::string FolderOfFile(const std::string& path) {
+  return std::filesystem::absolute(path).lexically_normal().parent_path().string();
+}
+
 absl::Status WriteFileDurably(FileSystem& files, const std::string& path,
                               std::string_view content) {
   MT_ASSIGN_OR_RETURN(const std::unique_ptr<WritableFile> file,
@@ -20,8 +24,7 @@ absl::Status ReplaceFile(FileSystem& files, const std::string& path, std::string
   const std::string partial = path + ".partial";
   MT_RETURN_IF_ERROR(WriteFileDurably(files, partial, content));
   MT_RETURN_IF_ERROR(files.Rename(partial, path));
-  return files.SyncFolder(
-      std::filesystem::absolute(path).lexically_normal().parent_path().string());
+  return files.SyncFolder(FolderOfFile(path));
 }
 
 }  // namespace megatrain

@@ -9,6 +9,9 @@
 
 namespace megatrain {
 
+// The folder of a file, by its full name.
+std::string FolderOfFile(const std::string& path);
+
 // Writes a file, which may be there, and syncs it; its name is durable once its folder is synced.
 // After an error there may be a part of it.
 absl::Status WriteFileDurably(FileSystem& files, const std::string& path, std::string_view content);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <memory>
@@ -293,8 +292,7 @@ absl::StatusOr<Machine> ReadKept(const std::string& path, FileSystem& files) {
 // 0, which is measured again at the next start, where the disk takes nothing now.
 absl::Status AddDiskSpeed(const std::string& path, FileSystem& files, Clock& clock,
                           MachineProfile& profile) {
-  std::string folder = std::filesystem::path(path).parent_path().string();
-  folder = folder.empty() ? "." : folder;
+  const std::string folder = FolderOfFile(path);
   MT_RETURN_IF_ERROR(files.MakeFolders(folder));
   const int64_t size_bytes =
       profile.backend == Backend::kCpu ? kDiskBytesForProcessors : kDiskBytes;
