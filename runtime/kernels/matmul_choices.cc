@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <filesystem>
 #include <iterator>
 #include <memory>
 #include <optional>
@@ -164,7 +163,7 @@ const MatmulChoices::value_type* FindMatmulChoice(const MatmulChoices& choices,
   const auto tokens_of = TokensOf(problem);
   const int64_t tokens = problem.*tokens_of;
   const MatmulChoices::value_type* nearest = nullptr;
-  int64_t nearest_tokens = 2 * tokens;
+  int64_t nearest_tokens = kMostTimesTokens * tokens;
   for (const MatmulChoices::value_type& choice : choices) {
     MatmulProblem other = choice.first;
     const int64_t other_tokens = std::exchange(other.*tokens_of, tokens);
@@ -227,9 +226,7 @@ absl::StatusOr<MatmulChoices> MatmulChoicesFile::Load() {
 }
 
 absl::Status MatmulChoicesFile::Save(const MatmulChoices& choices) {
-  const std::string folder =
-      std::filesystem::absolute(path_).lexically_normal().parent_path().string();
-  MT_RETURN_IF_ERROR(files_.MakeFolders(folder));
+  MT_RETURN_IF_ERROR(files_.MakeFolders(FolderOfFile(path_)));
   return ReplaceFile(files_, path_, ToJson(choices, machine_));
 }
 

@@ -26,7 +26,9 @@ inline constexpr int kMatmulCandidates = 16;
 using MatmulChoices = std::map<MatmulProblem, int>;
 
 // The entry whose algorithm a product takes: its own, else that of the same product of the next
-// larger number of tokens, at most twice as many: micro-batches are rarely full. Null for none.
+// larger number of tokens, at most so many times as many: micro-batches are rarely full. Null for
+// none.
+inline constexpr int64_t kMostTimesTokens = 2;
 const MatmulChoices::value_type* FindMatmulChoice(const MatmulChoices& choices,
                                                   const MatmulProblem& problem);
 

@@ -44,16 +44,6 @@ __device__ void AddTo(float (&sums)[N], const float (&values)[N]) {
   }
 }
 
-// Brings a row's heads on their way into the L2 cache. One thread's work.
-template <typename T, int N>
-__device__ void PrefetchRow(const QkvGradient& gradient, int64_t row) {
-  if constexpr (N > 1) {  // whole packs of 16 bytes, as the instruction wants them
-    const Rotation& rotation = gradient.rotation;
-    PrefetchToL2(static_cast<const T*>(rotation.heads) + row * rotation.row_stride,
-                 static_cast<int>(gradient.head_count * rotation.head_dim * sizeof(T)));
-  }
-}
-
 // A thread takes N channel pairs of a head in every gridDim.y-th row, from the end: what was
 // written last before is the likeliest to be in the cache. A row's reads wait for nothing but the
 // L2 cache: the row before has fetched them.
@@ -77,7 +67,9 @@ __global__ void __launch_bounds__(kMaxThreads, 2) TurnBackAndSumKernel(QkvGradie
     T* const at = pairs + row * rotation.row_stride;
     const Channels<T, N> channels = {LoadNumbers<N>(at), LoadNumbers<N>(at + half)};
     if (task == 0 && row >= gridDim.y) {
-      PrefetchRow<T, N>(gradient, row - gridDim.y);
+      PrefetchToL2<N>(
+          static_cast<const T*>(rotation.heads) + (row - gridDim.y) * rotation.row_stride,
+          static_cast<int>(gradient.head_count * rotation.head_dim * sizeof(T)));
     }
     float a[N], b[N];
     if (turns) {

@@ -170,12 +170,11 @@ struct BackwardRow {
 // Brings what BackwardRow will read on its way into the L2 cache. One thread's work.
 template <typename T, int N>
 __device__ void PrefetchRow(const RmsNormBackward& arguments, int64_t row) {
-  if constexpr (N > 1) {  // whole packs of 16 bytes, as the instruction wants them
-    const int64_t row_bytes = arguments.width * static_cast<int64_t>(sizeof(T));
-    for (const void* matrix :
-         {arguments.x, arguments.normed_gradient, static_cast<const void*>(arguments.x_gradient)}) {
-      PrefetchToL2(static_cast<const char*>(matrix) + row * row_bytes, static_cast<int>(row_bytes));
-    }
+  const int64_t row_bytes = arguments.width * static_cast<int64_t>(sizeof(T));
+  for (const void* matrix :
+       {arguments.x, arguments.normed_gradient, static_cast<const void*>(arguments.x_gradient)}) {
+    PrefetchToL2<N>(static_cast<const char*>(matrix) + row * row_bytes,
+                    static_cast<int>(row_bytes));
   }
 }
 

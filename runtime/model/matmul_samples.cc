@@ -58,7 +58,7 @@ absl::Status AddHead(const CudaShape& shape, const MicroBatchLimits& limits,
   const HeadBuffers buffers = PlaceHead(shape, loss_tokens, /*workspace=*/nullptr);
   std::vector<int64_t> row_counts = {buffers.chunk_rows};
   if (const int64_t rest = loss_tokens % buffers.chunk_rows;
-      rest > 0 && 2 * rest < buffers.chunk_rows) {
+      rest > 0 && kMostTimesTokens * rest < buffers.chunk_rows) {
     row_counts.push_back(rest);
   }
   for (const int64_t rows : row_counts) {
