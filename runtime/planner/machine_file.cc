@@ -125,7 +125,8 @@ Machine Rtx3090() {
                                  .bus_both_bytes = 21e9,
                                  .slab_bytes = 12e9,
                                  .host_memory_bytes = 42e9,
-                                 .host_updates = 1.5e9}}};
+                                 .host_updates = 1.5e9}},
+          .has_kernels = false};
 }
 
 // 312 TFLOP/s and 1,935 GB/s by the data sheet at 300 W, PCIe 4.0 x16, eight channels of DDR4-3200:
@@ -146,7 +147,8 @@ Machine A100Pcie() {
                                  .bus_both_bytes = 22e9,
                                  .slab_bytes = 20e9,
                                  .host_memory_bytes = 140e9,
-                                 .host_updates = 4.5e9}}};
+                                 .host_updates = 4.5e9}},
+          .has_kernels = false};
 }
 
 using MachineMaker = Machine (*)();

@@ -16,6 +16,7 @@ namespace megatrain {
 struct Machine {
   std::string name;  // device, processor and threads in words; measured anew when it changes
   MachineProfile profile;
+  bool has_kernels = true;  // the engine trains on its GPU; else it can only be planned for
 };
 
 // One JSON object, whose keys docs/GPU.md lists; without sizes that are 0, which are not known.

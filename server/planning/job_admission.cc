@@ -143,7 +143,7 @@ absl::StatusOr<v1::Plan> JobAdmission::Plan(v1::TrainingSpec spec,
   v1::Plan result = PlanToProto(plan);
   ExplanationToProto(ExplainPlan(config, shape, machine.profile, plan), result);
   AddCheckpoint(config, machine.profile, plan, result);
-  result.set_machine(MachineInWords(machine_text, machine));
+  result.set_machine(MachineInWords(machine));
   result.set_step_count(spec.train().steps());
   return result;
 }

@@ -1,16 +1,11 @@
 #include "server/planning/plan_conversion.h"
 
-#include <algorithm>
-#include <array>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 
 namespace megatrain {
 namespace {
-
-// Known machines whose GPU is older than those that the engine has kernels for.
-constexpr std::array<std::string_view, 2> kOlderMachines = {"rtx3090-128g", "a100-pcie"};
 
 void AddItems(const std::vector<MemoryItem>& items,
               google::protobuf::RepeatedPtrField<v1::MemoryItem>* result) {
@@ -96,12 +91,11 @@ void ExplanationToProto(const PlanExplanation& explanation, v1::Plan& plan) {
   }
 }
 
-std::string MachineInWords(std::string_view asked, const Machine& machine) {
-  const bool is_older =
-      std::find(kOlderMachines.begin(), kOlderMachines.end(), asked) != kOlderMachines.end();
-  return is_older ? absl::StrCat(machine.name,
-                                 " (planned only: the engine trains on GPUs of the Hopper kind)")
-                  : machine.name;
+std::string MachineInWords(const Machine& machine) {
+  return machine.has_kernels
+             ? machine.name
+             : absl::StrCat(machine.name,
+                            " (planned only: the engine trains on GPUs of the Hopper kind)");
 }
 
 }  // namespace megatrain

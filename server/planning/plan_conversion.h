@@ -4,7 +4,6 @@
 #define SERVER_PLANNING_PLAN_CONVERSION_H_
 
 #include <string>
-#include <string_view>
 
 #include "megatrain/v1/job.pb.h"
 #include "runtime/planner/machine_file.h"
@@ -21,9 +20,8 @@ v1::Plan PlanToProto(const Plan& plan);
 // Adds why the plan is so.
 void ExplanationToProto(const PlanExplanation& explanation, v1::Plan& plan);
 
-// What a plan is for, in words: the machine's name, and whether the engine trains there. `asked` is
-// the name it was asked for by, if it was.
-std::string MachineInWords(std::string_view asked, const Machine& machine);
+// What a plan is for, in words: the machine's name, and whether the engine trains there.
+std::string MachineInWords(const Machine& machine);
 
 }  // namespace megatrain
 
