@@ -88,8 +88,7 @@ absl::StatusOr<v1::Checkpoint> CheckpointCatalog::Commit(const JobRecord& record
 void CheckpointCatalog::Settle(const JobRecord& record) {
   const absl::Status taken_in = reconciler_.RestoreAndAdopt(record.job.name()).status();
   if (!taken_in.ok()) {
-    parts_.report(absl::StrCat("the checkpoints of ", record.job.name(),
-                               " stay as they are: ", std::string(taken_in.message())));
+    reconciler_.ReportLeft(record.job.name(), taken_in);
     return;
   }
   remover_.Retain(record);

@@ -4,7 +4,6 @@
 #define SERVER_CHECKPOINTS_CHECKPOINT_CATALOG_H_
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,15 +13,13 @@
 #include "megatrain/v1/checkpoint.pb.h"
 #include "megatrain/v1/checkpoint_service.pb.h"
 #include "runtime/base/byte_progress.h"
-#include "runtime/base/clock.h"
 #include "runtime/base/file_system.h"
+#include "server/checkpoints/checkpoint_parts.h"
 #include "server/checkpoints/checkpoint_reconciler.h"
 #include "server/checkpoints/checkpoint_remover.h"
 #include "server/checkpoints/checkpoint_uses.h"
-#include "server/database/database.h"
 #include "server/database/request_key.h"
 #include "server/jobs/job_checkpoints.h"
-#include "server/jobs/job_store.h"
 #include "server/resources/resource_table.h"
 
 namespace megatrain {
@@ -34,16 +31,7 @@ absl::Status CheckpointDamaged(const std::string& name, const std::string& damag
 // Thread-safe; calls block on the disk.
 class CheckpointCatalog final : public JobCheckpoints {
  public:
-  // All outlive it.
-  struct Parts {
-    Database& database;
-    FileSystem& disk;
-    const Clock& clock;
-    JobStore& jobs;
-    std::string jobs_folder;                         // of `{job}/checkpoints`
-    std::function<void(int64_t)> on_retention;       // bytes that it freed
-    std::function<void(const std::string&)> report;  // what an operator should read
-  };
+  using Parts = CheckpointParts;
 
   // Takes in valid folders without a row, forgets rows without a valid folder, and removes what
   // saves and removals left, and what retention does not keep. Before any engine runs. What the
@@ -112,10 +100,7 @@ class CheckpointCatalog final : public JobCheckpoints {
 
  private:
   explicit CheckpointCatalog(const Parts& parts)
-      : parts_(parts),
-        reconciler_({parts.database, parts.disk, parts.jobs, parts.jobs_folder, parts.report}),
-        remover_({parts.database, parts.disk, parts.clock, parts.jobs, parts.on_retention,
-                  parts.report}) {}
+      : parts_(parts), reconciler_(parts), remover_(parts) {}
 
   const Parts parts_;
   CheckpointReconciler reconciler_;

@@ -12,8 +12,6 @@
 namespace megatrain {
 namespace {
 
-std::string JobIdOfName(const std::string& job) { return job.substr(sizeof("jobs/") - 1); }
-
 absl::Status InsertAll(Connection& connection, const std::string& job,
                        const std::vector<Checkpoint>& valid) {
   for (const Checkpoint& found : valid) {
@@ -40,8 +38,7 @@ absl::StatusOr<std::vector<JobRecord>> CheckpointReconciler::ReconcileAll() {
     known.push_back(*record);
     const absl::Status status = ReconcileFolder(job);
     if (!status.ok() && !absl::IsNotFound(status)) {
-      parts_.report(absl::StrCat("the checkpoints of ", job,
-                                 " stay as they are: ", std::string(status.message())));
+      ReportLeft(job, status);
     }
   }
   MT_RETURN_IF_ERROR(ForgetInvalid());
@@ -113,8 +110,13 @@ absl::StatusOr<std::vector<CheckpointListing::Invalid>> CheckpointReconciler::Re
   return Adopt(job);
 }
 
+void CheckpointReconciler::ReportLeft(const std::string& job, const absl::Status& why) const {
+  parts_.report(
+      absl::StrCat("the checkpoints of ", job, " stay as they are: ", std::string(why.message())));
+}
+
 std::string CheckpointReconciler::FolderOf(const std::string& job) const {
-  return absl::StrCat(parts_.jobs_folder, "/", JobIdOfName(job), "/checkpoints");
+  return absl::StrCat(parts_.jobs_folder, "/", JobIdOf(job), "/checkpoints");
 }
 
 }  // namespace megatrain

@@ -1,18 +1,15 @@
 #ifndef SERVER_CHECKPOINTS_CHECKPOINT_RECONCILER_H_
 #define SERVER_CHECKPOINTS_CHECKPOINT_RECONCILER_H_
 
-#include <functional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "runtime/base/file_system.h"
 #include "runtime/checkpoint/checkpoint_folder.h"
+#include "server/checkpoints/checkpoint_parts.h"
 #include "server/checkpoints/checkpoint_rows.h"
-#include "server/database/database.h"
 #include "server/jobs/job_record.h"
-#include "server/jobs/job_store.h"
 
 namespace megatrain {
 
@@ -20,16 +17,7 @@ namespace megatrain {
 // Thread-safe.
 class CheckpointReconciler {
  public:
-  // All outlive it.
-  struct Parts {
-    Database& database;
-    FileSystem& disk;
-    JobStore& jobs;
-    std::string jobs_folder;                         // of `{job}/checkpoints`
-    std::function<void(const std::string&)> report;  // what an operator should read
-  };
-
-  explicit CheckpointReconciler(const Parts& parts) : parts_(parts) {}
+  explicit CheckpointReconciler(const CheckpointParts& parts) : parts_(parts) {}
 
   // CheckpointCatalog::Open, but for retention: gives the jobs that have a folder.
   absl::StatusOr<std::vector<JobRecord>> ReconcileAll();
@@ -40,6 +28,9 @@ class CheckpointReconciler {
   // The same for a job that does not run: first, what a dead save was about to replace is back.
   absl::StatusOr<std::vector<CheckpointListing::Invalid>> RestoreAndAdopt(const std::string& job);
 
+  // Reports that the job's folders and rows could not be made to agree.
+  void ReportLeft(const std::string& job, const absl::Status& why) const;
+
   std::string FolderOf(const std::string& job) const;
 
  private:
@@ -47,7 +38,7 @@ class CheckpointReconciler {
   absl::Status ReconcileFolder(const std::string& job);
   absl::Status ForgetInvalid();
 
-  const Parts parts_;
+  const CheckpointParts parts_;
 };
 
 }  // namespace megatrain

@@ -40,7 +40,7 @@ absl::Status CheckpointRemover::TryRetain(const JobRecord& record) {
   }
   const std::string& wished = record.wishes.start_checkpoint;
   if (!wished.empty()) {
-    rules.rewound_step = StepOfCheckpointId(wished.substr(wished.rfind('/') + 1)).value_or(0);
+    rules.rewound_step = StepOfCheckpoint(wished);
   }
   std::vector<v1::Checkpoint> newest_first;
   for (const auto& [number, row] : rows) {

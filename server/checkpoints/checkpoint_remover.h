@@ -1,8 +1,6 @@
 #ifndef SERVER_CHECKPOINTS_CHECKPOINT_REMOVER_H_
 #define SERVER_CHECKPOINTS_CHECKPOINT_REMOVER_H_
 
-#include <cstdint>
-#include <functional>
 #include <set>
 #include <string>
 
@@ -10,15 +8,12 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "megatrain/v1/checkpoint.pb.h"
-#include "runtime/base/clock.h"
-#include "runtime/base/file_system.h"
 #include "runtime/base/mutex.h"
 #include "server/checkpoints/checkpoint_folders.h"
+#include "server/checkpoints/checkpoint_parts.h"
 #include "server/checkpoints/checkpoint_uses.h"
-#include "server/database/database.h"
 #include "server/database/request_key.h"
 #include "server/jobs/job_record.h"
-#include "server/jobs/job_store.h"
 
 namespace megatrain {
 
@@ -27,17 +22,7 @@ namespace megatrain {
 // before its row goes, and its bytes after. Thread-safe.
 class CheckpointRemover {
  public:
-  // All outlive it.
-  struct Parts {
-    Database& database;
-    FileSystem& disk;
-    const Clock& clock;
-    JobStore& jobs;
-    std::function<void(int64_t)> on_retention;       // bytes that it freed
-    std::function<void(const std::string&)> report;  // what an operator should read
-  };
-
-  explicit CheckpointRemover(const Parts& parts)
+  explicit CheckpointRemover(const CheckpointParts& parts)
       : parts_(parts), uses_(parts.clock), folders_(parts.disk, parts_.report) {}
 
   // What retention does not keep goes. What fails is reported, and done after a later commit.
@@ -58,7 +43,7 @@ class CheckpointRemover {
   absl::Status CheckRemovable(const v1::Checkpoint& row);
   absl::StatusOr<std::set<std::string>> NeededByForks();
 
-  const Parts parts_;
+  const CheckpointParts parts_;
   // Held from the look whether a checkpoint may go until it is gone, and while a use begins.
   Mutex mutex_;
   CheckpointUses uses_;

@@ -55,6 +55,16 @@ absl::StatusOr<v1::Checkpoint> FindSame(Connection& connection, const v1::Checkp
                                        : ResourceNotFound(checkpoint.name());
 }
 
+template <typename List>
+absl::StatusOr<CheckpointRows> ReadRows(Database& database, const List& list) {
+  CheckpointRows rows;
+  MT_RETURN_IF_ERROR(database.Read([&](Connection& connection) -> absl::Status {
+    MT_ASSIGN_OR_RETURN(rows, list(connection));
+    return absl::OkStatus();
+  }));
+  return rows;
+}
+
 }  // namespace
 
 v1::Checkpoint DescribeCheckpoint(const std::string& job, const Checkpoint& found) {
@@ -74,22 +84,16 @@ v1::Checkpoint DescribeCheckpoint(const std::string& job, const Checkpoint& foun
 }
 
 absl::StatusOr<CheckpointRows> ReadCheckpoints(Database& database, const ResourceQuery& query) {
-  CheckpointRows rows;
-  MT_RETURN_IF_ERROR(database.Read([&](Connection& connection) -> absl::Status {
-    MT_ASSIGN_OR_RETURN(rows, ListResources<v1::Checkpoint>(connection, query));
-    return absl::OkStatus();
-  }));
-  return rows;
+  return ReadRows(database, [&query](Connection& connection) {
+    return ListResources<v1::Checkpoint>(connection, query);
+  });
 }
 
 absl::StatusOr<CheckpointRows> ReadCheckpointsOf(Database& database,
                                                  const std::vector<std::string>& jobs) {
-  CheckpointRows rows;
-  MT_RETURN_IF_ERROR(database.Read([&](Connection& connection) -> absl::Status {
-    MT_ASSIGN_OR_RETURN(rows, ListResourcesOf<v1::Checkpoint>(connection, jobs));
-    return absl::OkStatus();
-  }));
-  return rows;
+  return ReadRows(database, [&jobs](Connection& connection) {
+    return ListResourcesOf<v1::Checkpoint>(connection, jobs);
+  });
 }
 
 absl::StatusOr<Numbered<v1::Checkpoint>> ReadCheckpoint(Database& database,
