@@ -15,7 +15,7 @@ namespace megatrain {
 namespace {
 
 // A smaller micro-batch must be predicted to be that much faster to be taken.
-constexpr double kWorthwhile = 0.995;
+constexpr double kWorthwhile = 0.998;
 
 // A change of a placement that is no better than this is none.
 constexpr double kImproves = 0.9995;
@@ -32,12 +32,12 @@ constexpr int kMostRounds = 3;
 
 struct Candidate {
   Choice choice;
-  double score = 0;  // SimulatedStep's
+  double seconds = 0;  // of its step
 };
 
-// Of a choice that was looked at: its score, or one that it is not below.
+// Of a choice that was looked at: how long its step is, or what it is not below.
 struct Known {
-  double score = 0;
+  double seconds = 0;
   bool is_exact = false;
 };
 
@@ -55,7 +55,7 @@ class Search {
     std::optional<Candidate> best;
     for (const Candidate& first : firsts) {
       const Candidate improved = Improve(first);
-      if (!best || improved.score < kWorthwhile * best->score) {
+      if (!best || improved.seconds < kWorthwhile * best->seconds) {
         best = improved;
       }
     }
@@ -98,7 +98,7 @@ class Search {
         }
         const double limit = firsts.size() < kImprovedCount
                                  ? std::numeric_limits<double>::infinity()
-                                 : firsts.back().score;
+                                 : firsts.back().seconds;
         if (const std::optional<Candidate> candidate = Predict(choice, kWorthwhile * limit)) {
           firsts.insert(std::upper_bound(firsts.begin(), firsts.end(), *candidate, IsShorter),
                         *candidate);
@@ -116,14 +116,14 @@ class Search {
       return;
     }
     const int units = space_.subject().layout.layer_count() + 2;
-    const double promising = kPromising * firsts.front().score;
+    const double promising = kPromising * firsts.front().seconds;
     std::vector<Candidate> over_bus;
     for (const Candidate& first : firsts) {
       Choice start = first.choice;
       start.bus_units = std::max(start.bus_units, units / kOverBusShare);
       Candidate candidate{start, promising};
       TryFills(start, nullptr, /*improves=*/1, candidate);
-      if (candidate.score < promising) {
+      if (candidate.seconds < promising) {
         over_bus.push_back(candidate);
       }
     }
@@ -131,15 +131,15 @@ class Search {
   }
 
   static bool IsShorter(const Candidate& a, const Candidate& b) {
-    return a.score < kWorthwhile * b.score;
+    return a.seconds < kWorthwhile * b.seconds;
   }
 
   // Varies one number after another, and fills the device anew with the others, as long as that
   // makes the step shorter.
   Candidate Improve(Candidate best) {
     double before = std::numeric_limits<double>::infinity();
-    for (int round = 0; round < kMostRounds && best.score < kImproves * before; ++round) {
-      before = best.score;
+    for (int round = 0; round < kMostRounds && best.seconds < kImproves * before; ++round) {
+      before = best.seconds;
       for (const Dimension& dimension : space_.dimensions()) {
         if (dimension.count == &Choice::stash_slots && best.choice.host_boundary_layers == 0 &&
             best.choice.host_kept_micro_batches == 0) {
@@ -192,7 +192,7 @@ class Search {
       if (choice == best.choice) {
         continue;
       }
-      if (const auto candidate = Predict(choice, improves * best.score)) {
+      if (const auto candidate = Predict(choice, improves * best.seconds)) {
         best = *candidate;
       }
     }
@@ -210,15 +210,15 @@ class Search {
     return known->second;
   }
 
-  // Absent when its score is not below the limit.
+  // Absent when its step is not below the limit.
   std::optional<Candidate> Predict(const Choice& choice, double limit) {
     Known& known = known_[Canonical(choice, space_.subject().layout)];
-    if (!known.is_exact && known.score < limit) {
+    if (!known.is_exact && known.seconds < limit) {
       const std::optional<SimulatedStep> step =
           predictor_.PredictBelow(OptionsOf(choice, space_.subject()), limit);
-      known = step ? Known{step->score(), true} : Known{limit, false};
+      known = step ? Known{step->seconds, true} : Known{limit, false};
     }
-    return known.score < limit ? std::optional(Candidate{choice, known.score}) : std::nullopt;
+    return known.seconds < limit ? std::optional(Candidate{choice, known.seconds}) : std::nullopt;
   }
 
   const PlacementSpace space_;

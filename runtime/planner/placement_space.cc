@@ -13,9 +13,11 @@ namespace {
 
 using Dimension = PlacementSpace::Dimension;
 
-// What micro-batches aim at when the job leaves them free; smaller ones only make products slower.
-constexpr std::array<int64_t, 7> kMicroBatchTokens = {
-    kMostMicroBatchTokens, 32768, 16384, 8192, 4096, 2048, 1024};
+// Tokens that micro-batches aim at when the job leaves them free: so many eighths of each power of
+// two. Larger ones write gradients less often, and leave less memory to states. Below
+// kFewestMicroBatchTokens products only get slower.
+constexpr std::array<int64_t, 4> kEighths = {8, 7, 6, 5};
+constexpr int64_t kFewestMicroBatchTokens = 1024;
 
 // In layer-major order larger ones gain nothing on any GPU that was measured: weights cross the bus
 // once a pass anyway. In the other order each reads and writes all gradients once more: a 1.5B on
@@ -36,6 +38,13 @@ constexpr int kLineGuesses = 4;
 
 // Values of a number that are tried, beside its neighbours.
 constexpr int kGrid = 6;
+
+// Of a micro-batch, such that as few as of at most `most` rows are of one size but for the last.
+int64_t EvenRows(const StepRows& step, int64_t most) {
+  const int64_t allowed = std::clamp<int64_t>(most, 1, step.rows);
+  const int64_t micro_batches = (step.rows + allowed - 1) / allowed;
+  return (step.rows + micro_batches - 1) / micro_batches;
+}
 
 // [fixed, fixed], or [least, most].
 Dimension Between(int Choice::* count, std::optional<int> fixed, int least, int most, bool fills) {
@@ -109,12 +118,12 @@ std::vector<int64_t> PlacementSpace::MicroBatchRows() const {
     return {std::min(request_.micro_batch_rows, step.rows)};
   }
   std::vector<int64_t> counts;
-  for (const int64_t tokens : kMicroBatchTokens) {
-    const int64_t most = std::clamp<int64_t>(tokens / step.row_tokens, 1, step.rows);
-    const int64_t micro_batches = (step.rows + most - 1) / most;
-    const int64_t rows = (step.rows + micro_batches - 1) / micro_batches;
-    if (counts.empty() || rows < counts.back()) {
-      counts.push_back(rows);
+  for (int64_t most = kMostMicroBatchTokens; most >= kFewestMicroBatchTokens; most /= 2) {
+    for (const int64_t eighths : kEighths) {
+      const int64_t rows = EvenRows(step, most * eighths / 8 / step.row_tokens);
+      if (counts.empty() || rows < counts.back()) {
+        counts.push_back(rows);
+      }
     }
   }
   return counts;

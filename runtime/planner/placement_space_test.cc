@@ -36,7 +36,9 @@ TEST(PlacementSpaceTest, MicroBatchesAreOfOneSizeButForTheLast) {
   const PlacementCase shape("qwen2.5-1.5b");
   PlacementRequest request = Request(80, 1024, kLargeGpu);
   const PlacementSpace space(shape.layout, request, shape.memory);
-  EXPECT_THAT(space.MicroBatchRows(), ElementsAre(40, 27, 16, 8, 4, 2, 1));  // not 64 and 16
+  // Not 64 and 16, nor 30, 30 and 20.
+  EXPECT_THAT(space.MicroBatchRows(),
+              ElementsAre(40, 27, 20, 16, 14, 12, 10, 8, 7, 6, 5, 4, 3, 2, 1));
   request.micro_batch_rows = 100;
   EXPECT_THAT(space.MicroBatchRows(), ElementsAre(80));
 }

@@ -54,9 +54,9 @@ TEST(PlacementTest, SevenBillionLeaveTheLastLayersToTheHostAtMost) {
   const Case shape("qwen2.5-7b");
   const Placement placement = shape.Choose(Request(64, 1024, kLargeGpu)).value();
   EXPECT_EQ(placement.pipeline.order, MicroBatchOrder::kMicroBatchMajor);
-  EXPECT_GE(CountOnDevice(placement), 26);
+  EXPECT_GE(CountOnDevice(placement), 20);
   EXPECT_EQ(CountFullyKept(placement), 28);
-  EXPECT_GE(placement.pipeline.max_micro_batch_tokens, 4096);
+  EXPECT_GE(placement.pipeline.max_micro_batch_tokens, 8192);
   EXPECT_TRUE(placement.pipeline.on_device(0));
   EXPECT_TRUE(placement.pipeline.on_device(29));
 }
@@ -186,7 +186,7 @@ TEST(PlacementTest, WhatIsLeftOfTheDeviceKeepsSomeMicroBatches) {
   const Placement placement = shape.Choose(Request(64, 1024, kLargeGpu)).value();
   const PipelineOptions& options = placement.pipeline;
   EXPECT_GT(options.CountKept(KeptPlace::kDevice, options.max_micro_batches), 0);
-  EXPECT_LE(placement.predicted.seconds, 10.2);
+  EXPECT_LE(placement.predicted.seconds, 10.4);
 }
 
 TEST(PlacementTest, TheSmallestIsSmallerThanTheBest) {

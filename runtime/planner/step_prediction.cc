@@ -56,11 +56,11 @@ class Steps {
 
   // A schedule of that many, which stand for `represented` of the step's full ones.
   std::optional<SimulatedStep> SimulateBelow(int micro_batches, double represented,
-                                             double limit_score) const {
+                                             double limit_seconds) const {
     const OperationCosts costs = CostsOf(represented / micro_batches);
     return SimulateStepBelow(
         ScheduleOf(micro_batches), [&](const Operation& operation) { return costs.Of(operation); },
-        parts_.speeds, limit_score);
+        parts_.speeds, limit_seconds);
   }
 
   int count() const { return count_; }
@@ -108,8 +108,8 @@ SimulatedStep StepPredictor::Predict(const PipelineOptions& options) const {
 }
 
 std::optional<SimulatedStep> StepPredictor::PredictBelow(PipelineOptions options,
-                                                         double limit_score) const {
-  if (ComputeSeconds(options) >= limit_score) {
+                                                         double limit_seconds) const {
+  if (ComputeSeconds(options) >= limit_seconds) {
     return std::nullopt;
   }
   Coarsen(layout, options);
@@ -118,21 +118,21 @@ std::optional<SimulatedStep> StepPredictor::PredictBelow(PipelineOptions options
     const int told_apart = TellsMicroBatchesApart(options, layout.layer_count())
                                ? std::min(steps.count(), kMostLayerMajor)
                                : 1;
-    return steps.SimulateBelow(told_apart, steps.full_count(), limit_score);
+    return steps.SimulateBelow(told_apart, steps.full_count(), limit_seconds);
   }
   if (steps.count() <= kMostMicroBatchMajor) {
-    return steps.SimulateBelow(steps.count(), steps.full_count(), limit_score);
+    return steps.SimulateBelow(steps.count(), steps.full_count(), limit_seconds);
   }
   constexpr int kFewer = kMostMicroBatchMajor - 1;
-  const auto fewer = steps.SimulateBelow(kFewer, kFewer, limit_score);
+  const auto fewer = steps.SimulateBelow(kFewer, kFewer, limit_seconds);
   const auto more =
-      fewer ? steps.SimulateBelow(kMostMicroBatchMajor, kMostMicroBatchMajor, limit_score)
+      fewer ? steps.SimulateBelow(kMostMicroBatchMajor, kMostMicroBatchMajor, limit_seconds)
             : std::nullopt;
   if (!more) {
     return std::nullopt;
   }
   const SimulatedStep all = Extrapolate(*more, *fewer, steps.full_count() - kMostMicroBatchMajor);
-  return all.score() < limit_score ? std::optional(all) : std::nullopt;
+  return all.seconds < limit_seconds ? std::optional(all) : std::nullopt;
 }
 
 double StepPredictor::ComputeSeconds(const PipelineOptions& options) const {

@@ -26,9 +26,9 @@ struct StepPredictor {
   // From a step's start to the next one's, in steady state. `options` are complete.
   SimulatedStep Predict(const PipelineOptions& options) const;
 
-  // The same for a search: absent when its score is not below the limit, which is cheaper to find
+  // The same for a search: absent when it is not shorter than the limit, which is cheaper to find
   // out.
-  std::optional<SimulatedStep> PredictBelow(PipelineOptions options, double limit_score) const;
+  std::optional<SimulatedStep> PredictBelow(PipelineOptions options, double limit_seconds) const;
 
   // The compute stream's work alone: no step under these options is shorter.
   double ComputeSeconds(const PipelineOptions& options) const;

@@ -20,9 +20,6 @@ struct SimulatedStep {
   double seconds = 0;
   std::array<double, kResourceCount> busy_seconds = {};     // by Resource
   std::array<double, kWaitReasonCount> compute_waits = {};  // of the compute stream, by WaitReason
-
-  // What steps are compared by: their seconds, with what cannot be predicted counted in.
-  double score() const;
 };
 
 // Requires a schedule of BuildSchedule with its updates.
@@ -30,11 +27,11 @@ SimulatedStep SimulateStep(const Schedule& schedule,
                            const std::function<OperationCost(const Operation&)>& cost_of,
                            const MachineSpeeds& speeds);
 
-// The same for a search: absent when its score is not below the limit, which often shows before
+// The same for a search: absent when it is not shorter than the limit, which often shows before
 // anything is simulated.
 std::optional<SimulatedStep> SimulateStepBelow(
     const Schedule& schedule, const std::function<OperationCost(const Operation&)>& cost_of,
-    const MachineSpeeds& speeds, double limit_score);
+    const MachineSpeeds& speeds, double limit_seconds);
 
 }  // namespace megatrain
 

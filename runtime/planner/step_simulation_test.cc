@@ -64,6 +64,17 @@ TEST(StepSimulationTest, WhatIsShorterThanComputeHides) {
   EXPECT_NEAR(BusyOf(step, Resource::kHostUpdates), 2, 1e-9);
 }
 
+TEST(StepSimulationTest, WhatRunsBesideLayersSlowsThem) {
+  const Costs compute{.forward = 1, .backward = 2};
+  Costs beside = compute;
+  beside.load = 0.9;  // nearly all of forward, and the half of backward
+  const SimulatedStep step = Simulate(beside);
+  const double slowed = BusyOf(step, Resource::kCompute) - 24;
+  EXPECT_NEAR(slowed, 0.05 * BusyOf(step, Resource::kBusUp), 0.1);
+  beside.update = 0.9;
+  EXPECT_GT(BusyOf(Simulate(beside), Resource::kCompute), 24 + slowed + 0.2);
+}
+
 TEST(StepSimulationTest, TheBusIsTheStepWhenItIsSlower) {
   const SimulatedStep step = Simulate({.load = 3, .forward = 1, .backward = 2});
   EXPECT_NEAR(step.seconds, BusyOf(step, Resource::kBusUp), 4);
