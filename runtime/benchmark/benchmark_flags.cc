@@ -32,7 +32,7 @@ void AddPlacementFlags(CLI::App& app, BenchmarkFlags& flags) {
   app.add_option("--order", flags.order, "Order of micro-batches")
       ->check(CLI::IsMember({"auto", "layer_major", "micro_batch_major"}));
   app.add_option("--keep", flags.keep, "Activations that layers keep for backward")
-      ->check(CLI::IsMember({"auto", "nothing", "attention", "projections", "all"}));
+      ->check(CLI::IsMember({"auto", "nothing", "attention", "projections", "products", "all"}));
   app.add_option("--weights", flags.weights, "Whether the weights of all layers stay on the device")
       ->check(CLI::IsMember({"auto", "resident", "streamed"}));
   app.add_option("--device-state-units", flags.device_state_units,

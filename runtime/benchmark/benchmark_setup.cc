@@ -27,6 +27,7 @@ constexpr std::array<std::pair<std::string_view, KeepLevel>, kKeepLevelCount> kK
     {{"nothing", KeepLevel::kNothing},
      {"attention", KeepLevel::kAttention},
      {"projections", KeepLevel::kProjections},
+     {"products", KeepLevel::kProducts},
      {"all", KeepLevel::kAll}}};
 
 std::optional<KeepLevel> KeepByName(std::string_view name) {
@@ -38,7 +39,7 @@ std::optional<KeepLevel> KeepByName(std::string_view name) {
   return std::nullopt;
 }
 
-// Such as "all" or, where layers differ, "nothing:20 all:8".
+// Such as "products" or, where layers differ, "nothing:20 products:8".
 std::string DescribeKeep(const PipelineOptions& options, int64_t layer_count) {
   std::string text;
   for (const auto& [name, level] : kKeepNames) {

@@ -18,7 +18,7 @@ TEST(BenchmarkSetupTest, ThePlannerChoosesWhatIsLeftOpen) {
   EXPECT_EQ(setup.step.rows, 64);
   EXPECT_EQ(setup.compute.dtype, ComputeDtype::kBfloat16);
   EXPECT_EQ(setup.setting.order, "micro_batch_major");
-  EXPECT_EQ(setup.setting.keep, "all");
+  EXPECT_EQ(setup.setting.keep, "products");
   EXPECT_GE(setup.setting.device_state_units, 20);
   EXPECT_EQ(setup.setting.units, 30);
   EXPECT_EQ(setup.setting.loss_tokens_per_step, 65536 - 64);

@@ -128,9 +128,9 @@ LayerBuffers PlaceLayer(const CudaShape& shape, int64_t tokens, Kept kept, void*
   buffers.log_sum_exp = from(KeepLevel::kAttention).Floats(shape.attention.heads);
   buffers.qkv = from(KeepLevel::kProjections).Matrix(shape.attention.QkvWidth());
   buffers.attention_rms = from(KeepLevel::kProjections).Floats(1);
-  buffers.middle = from(KeepLevel::kAll).Matrix(shape.hidden_size);
-  buffers.mlp_rms = from(KeepLevel::kAll).Floats(1);
-  const bool keeps_gate_up = kept.level >= KeepLevel::kAll;
+  buffers.middle = from(KeepLevel::kProducts).Matrix(shape.hidden_size);
+  buffers.mlp_rms = from(KeepLevel::kProducts).Floats(1);
+  const bool keeps_gate_up = kept.level >= KeepLevel::kProducts;
   if (keeps_gate_up) {
     buffers.gate_up = keeper.Matrix(2 * shape.mlp_width);
   }

@@ -19,7 +19,7 @@ using ::testing::HasSubstr;
 
 constexpr int64_t kMiB = int64_t{1} << 20;
 constexpr KeepLevel kLevels[] = {KeepLevel::kNothing, KeepLevel::kAttention,
-                                 KeepLevel::kProjections, KeepLevel::kAll};
+                                 KeepLevel::kProjections, KeepLevel::kProducts};
 
 ModelConfig SevenBillion() { return ShapeByName("qwen2.5-7b").value(); }
 
@@ -96,7 +96,7 @@ TEST_P(LayerBuffersTest, WhatLivesTogetherLiesApartAndWithinItsMemory) {
     }
     EXPECT_EQ(Within({b.attention_out, 1}, keeps), level >= KeepLevel::kAttention);
     EXPECT_EQ(Within({b.qkv, 1}, keeps), level >= KeepLevel::kProjections);
-    EXPECT_EQ(Within({b.gate_up, 1}, keeps), level >= KeepLevel::kAll);
+    EXPECT_EQ(Within({b.gate_up, 1}, keeps), level >= KeepLevel::kProducts);
   }
 }
 
@@ -170,7 +170,7 @@ TEST(CudaBuffers, KeptBytesOfATokenAreItsActivationsOfTheLevel) {
   EXPECT_EQ(CudaKeptTokenBytes(shape, KeepLevel::kNothing), 0);
   EXPECT_EQ(CudaKeptTokenBytes(shape, KeepLevel::kAttention), attention);
   EXPECT_EQ(CudaKeptTokenBytes(shape, KeepLevel::kProjections), projections);
-  EXPECT_EQ(CudaKeptTokenBytes(shape, KeepLevel::kAll), all);
+  EXPECT_EQ(CudaKeptTokenBytes(shape, KeepLevel::kProducts), all);
 }
 
 TEST(CudaBuffers, ChunksOfTheHeadStayBelowThreeGigabytes) {

@@ -40,7 +40,7 @@ absl::Status CudaLayer::Backward(KeepLevel level, void* hidden_gradient,
   if (level < KeepLevel::kAttention) {
     MT_RETURN_IF_ERROR(Attend());
   }
-  if (level < KeepLevel::kAll) {
+  if (level < KeepLevel::kProducts) {
     MT_RETURN_IF_ERROR(ProjectToGateAndUp());
   }
   if (input_.overwrites_gradients) {

@@ -47,10 +47,11 @@ enum class KeepLevel {
   kNothing,
   kAttention,    // attention's output and log-sum-exp
   kProjections,  // queries, keys, values
-  kAll,          // hidden states between the halves, gate and up
+  kProducts,     // hidden states between the halves, gate and up: no product is computed again
+  kAll,          // what norms and the activation function made of them: nothing is
 };
 
-inline constexpr int kKeepLevelCount = 4;
+inline constexpr int kKeepLevelCount = 5;
 
 // Activations of a micro-batch start at a multiple of so many tokens, hence aligned whatever the
 // hidden size is.

@@ -71,7 +71,7 @@ TEST(DeviceMemoryTest, RegionsFillTheArenaWithoutOverlap) {
         options.stages_loads = true;
         options.updates = {kDevice, kOverBusKeptGradient, kDevice, kOverBusResident, kOverBus,
                            kHost};
-        options.keep = std::vector<KeepLevel>(6, KeepLevel::kAll);
+        options.keep = std::vector<KeepLevel>(6, KeepLevel::kProducts);
         options.kept_token_bytes = {0, 10, 20, 30};
         options.batch_table_bytes = 100;
         if (order == MicroBatchOrder::kLayerMajor) {
@@ -166,8 +166,8 @@ TEST(DeviceMemoryTest, KeptActivationsCountByLayerAndToken) {
   PipelineOptions options = Options();
   options.kept_token_bytes = {0, 64, 128, 256};
   const int64_t none = MapDeviceMemory(SmallLayout(false), options).bytes.activations;
-  options.keep = {KeepLevel::kNothing,   KeepLevel::kAll,     KeepLevel::kNothing,
-                  KeepLevel::kAttention, KeepLevel::kNothing, KeepLevel::kNothing};
+  options.keep = {KeepLevel::kNothing,   KeepLevel::kProducts, KeepLevel::kNothing,
+                  KeepLevel::kAttention, KeepLevel::kNothing,  KeepLevel::kNothing};
   const DeviceMemoryMap map = MapDeviceMemory(SmallLayout(false), options);
   EXPECT_EQ(map.bytes.activations, none + map.activation_tokens * (256 + 64));
 }
@@ -175,7 +175,7 @@ TEST(DeviceMemoryTest, KeptActivationsCountByLayerAndToken) {
 TEST(DeviceMemoryTest, WhatGoesToTheHostLeavesSlotsOnTheDevice) {
   PipelineOptions options = Options();
   options.kept_token_bytes = {0, 64, 128, 256};
-  options.keep = std::vector<KeepLevel>(6, KeepLevel::kAll);
+  options.keep = std::vector<KeepLevel>(6, KeepLevel::kProducts);
   options.stash_slot_count = 3;
   const DeviceMemoryMap plain = MapDeviceMemory(SmallLayout(false), options);
   EXPECT_TRUE(plain.host_parts.empty());

@@ -160,7 +160,7 @@ class CheckingDevice final : public Device {
 
 // All of a layer's activations wait on the host.
 Placement StashingPlacement() {
-  return {.keep = std::vector<KeepLevel>(6, KeepLevel::kAll),
+  return {.keep = std::vector<KeepLevel>(6, KeepLevel::kProducts),
           .boundary_on_host = std::vector<bool>(6, true),
           .kept_on_host = std::vector<bool>(6, true),
           .stash_slots = 2};

@@ -33,8 +33,8 @@ std::vector<std::vector<UpdatePlacement>> SomeUpdates() {
 }
 
 std::vector<KeepLevel> SomeKept() {
-  return {KeepLevel::kNothing, KeepLevel::kAll,       KeepLevel::kNothing,
-          KeepLevel::kAll,     KeepLevel::kAttention, KeepLevel::kNothing};
+  return {KeepLevel::kNothing,  KeepLevel::kProducts,  KeepLevel::kNothing,
+          KeepLevel::kProducts, KeepLevel::kAttention, KeepLevel::kNothing};
 }
 
 // What layers leave goes to the host: boundaries alone, what they keep alone, both, of all layers
@@ -42,7 +42,7 @@ std::vector<KeepLevel> SomeKept() {
 void AddStashing(bool tied, ComputeDtype dtype, std::vector<Placement>& placements) {
   const std::vector<bool> all(6, true);
   const std::vector<bool> some = {false, true, false, true, true, false};
-  const std::vector<KeepLevel> everything(6, KeepLevel::kAll);
+  const std::vector<KeepLevel> everything(6, KeepLevel::kProducts);
   Placement base = {.tied = tied, .dtype = dtype, .threads = 2};
   const auto add = [&](int slots, const std::vector<KeepLevel>& keep,
                        const std::vector<bool>& boundaries, const std::vector<bool>& kept) {

@@ -106,7 +106,7 @@ TEST(StepPipelineTest, AnyMixOfActivationsOnTheHostGivesTheSameBits) {
 // As a folded host store: for speed alone.
 TEST(StepPipelineTest, FoldedStashesTakeLessMemoryAndStayFinite) {
   const std::vector<SmallStep> steps = SmallSteps(/*seed=*/14, 3);
-  Placement placement = {.keep = std::vector<KeepLevel>(6, KeepLevel::kAll),
+  Placement placement = {.keep = std::vector<KeepLevel>(6, KeepLevel::kProducts),
                          .boundary_on_host = std::vector<bool>(6, true),
                          .kept_on_host = std::vector<bool>(6, true)};
   const Rig plain(placement);

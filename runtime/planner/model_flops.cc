@@ -60,7 +60,7 @@ double ModelFlops(const ModelConfig& config, std::span<const int64_t> document_t
 
 double RecomputeFlops(const ModelConfig& config, KeepLevel keep,
                       std::span<const int64_t> document_tokens) {
-  if (keep == KeepLevel::kAll) {
+  if (keep >= KeepLevel::kProducts) {
     return 0;
   }
   // The output of the MLP's last matrix is not an input of backward.

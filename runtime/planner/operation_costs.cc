@@ -130,7 +130,7 @@ OperationCosts::LayerSeconds OperationCosts::MeasureLayer(const ModelConfig& con
                      elements - seconds.forward;
   for (int level = 0; level < kKeepLevelCount; ++level) {
     const auto keep = static_cast<KeepLevel>(level);
-    if (keep == KeepLevel::kAll) {
+    if (keep >= KeepLevel::kProducts) {
       continue;
     }
     // RecomputeFlops counts attention's forward as products; it is a tenth of them at most.

@@ -80,7 +80,7 @@ void SetKeeping(const Choice& choice, const PlacementSubject& subject, PipelineO
   const ModelLayout& layout = subject.layout;
   const int full = FirstFullLayer(choice, layout);
   options.keep.assign(layout.units.size(), choice.keep);
-  std::fill(options.keep.begin() + full, options.keep.end() - 1, KeepLevel::kAll);
+  std::fill(options.keep.begin() + full, options.keep.end() - 1, KeepLevel::kProducts);
   const int on_host = std::min(choice.host_kept_micro_batches, options.max_micro_batches);
   const int on_device =
       std::min(choice.device_kept_micro_batches, options.max_micro_batches - on_host);
@@ -89,7 +89,7 @@ void SetKeeping(const Choice& choice, const PlacementSubject& subject, PipelineO
   }
   options.kept_on_host.assign(layout.units.size(), false);
   std::fill(options.kept_on_host.begin() + 1, options.kept_on_host.begin() + full, true);
-  std::fill(options.keep.begin() + 1, options.keep.begin() + full, KeepLevel::kAll);
+  std::fill(options.keep.begin() + 1, options.keep.begin() + full, KeepLevel::kProducts);
   options.kept_places = SpreadKeptPlaces(options.max_micro_batches, on_host, on_device);
 }
 
@@ -114,8 +114,8 @@ Choice Canonical(Choice choice, const ModelLayout& layout) {
   }
   if (choice.host_kept_micro_batches > 0 || choice.device_kept_micro_batches > 0 ||
       choice.full_keep_layers == layers) {
-    choice.keep = KeepLevel::kAll;
-  } else if (choice.keep == KeepLevel::kAll) {
+    choice.keep = KeepLevel::kProducts;
+  } else if (choice.keep == KeepLevel::kProducts) {
     choice.full_keep_layers = layers;
   }
   if (choice.host_boundary_layers == 0 && choice.host_kept_micro_batches == 0) {

@@ -12,8 +12,8 @@
 namespace megatrain {
 namespace {
 
-constexpr std::array kKeepLevels = {KeepLevel::kAll, KeepLevel::kProjections, KeepLevel::kAttention,
-                                    KeepLevel::kNothing};
+constexpr std::array kKeepLevels = {KeepLevel::kProducts, KeepLevel::kProjections,
+                                    KeepLevel::kAttention, KeepLevel::kNothing};
 
 // Of a start in layer-major order, the boundaries that the device has no room for.
 int FewestOnHost(Choice start, const PlacementSpace& space) {

@@ -108,6 +108,7 @@ const char* PlaceOfLevel(KeepLevel level) {
       return "device_attention";
     case KeepLevel::kProjections:
       return "device_projections";
+    case KeepLevel::kProducts:
     case KeepLevel::kAll:
       return "device";
   }

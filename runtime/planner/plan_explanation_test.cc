@@ -99,7 +99,7 @@ TEST(PlanExplanationTest, TellsWhatStaysOnTheGpuAndWhatOfALayerIsKept) {
 }
 
 TEST(PlanExplanationTest, TellsWhatLayersKeepByMicroBatch) {
-  PipelineOptions options{.keep = std::vector<KeepLevel>(4, KeepLevel::kAll),
+  PipelineOptions options{.keep = std::vector<KeepLevel>(4, KeepLevel::kProducts),
                           .boundary_on_host = {false, true, false, false},
                           .kept_on_host = {false, true, true, false}};
   const auto place = [&](int on_host, int on_device) {

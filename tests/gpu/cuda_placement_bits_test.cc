@@ -21,7 +21,7 @@ namespace {
 constexpr MicroBatchOrder kOrders[] = {MicroBatchOrder::kLayerMajor,
                                        MicroBatchOrder::kMicroBatchMajor};
 constexpr KeepLevel kKeepLevels[] = {KeepLevel::kNothing, KeepLevel::kAttention,
-                                     KeepLevel::kProjections, KeepLevel::kAll};
+                                     KeepLevel::kProjections, KeepLevel::kProducts};
 
 constexpr uint32_t kSeed = 20261130;
 
@@ -125,7 +125,7 @@ TEST_P(CudaPlacementBits, KeptActivations) {
       ExpectSameBits({.order = order, .keep = keep}, 1,
                      "level " + std::to_string(static_cast<int>(keep)));
     }
-    ExpectSameBits({.order = order, .keep = KeepLevel::kAll, .updates = kAllStates}, 0,
+    ExpectSameBits({.order = order, .keep = KeepLevel::kProducts, .updates = kAllStates}, 0,
                    "all of it on the device");
   }
 }
@@ -180,7 +180,7 @@ TEST_P(CudaPlacementBits, KeptByMicroBatch) {
   for (size_t mix = 0; mix < mixes.size(); ++mix) {
     for (const PinMode pin : {PinMode::kAuto, PinMode::kSlabs}) {
       for (const int slots : {1, 3}) {
-        ExpectSameBits({.keep = slots == 1 ? KeepLevel::kAttention : KeepLevel::kAll,
+        ExpectSameBits({.keep = slots == 1 ? KeepLevel::kAttention : KeepLevel::kProducts,
                         .updates = mix == 1 ? kMiddleStates : Updates(),
                         .boundary_on_host = std::vector<bool>(6, slots == 3),
                         .kept_on_host = std::vector<bool>(6, true),
