@@ -52,7 +52,7 @@ __global__ void __launch_bounds__(kThreads)
 
 // With s = sigmoid(gate) and d = d loss / d activated:
 // d up = d gate s; d gate = d up s (1 + gate (1 - s)).
-template <typename T, int N>
+template <typename T, int N, bool kActivatesAgain>
 __global__ void __launch_bounds__(kThreads)
     BackwardKernel(T* gate_up, T* activated_gradient, int64_t width, int tiles_per_row) {
   const Tile<T, N> tile(width, tiles_per_row);
@@ -84,7 +84,9 @@ __global__ void __launch_bounds__(kThreads)
       }
       StoreFloats(gate + pack * N, gate_gradient);
       StoreFloats(up + pack * N, up_gradient);
-      StoreFloats(activated + pack * N, activated_again);
+      if constexpr (kActivatesAgain) {
+        StoreFloats(activated + pack * N, activated_again);
+      }
     }
   }
 }
@@ -109,15 +111,17 @@ absl::Status LaunchSwigluForward(const void* gate_up, void* activated, int64_t t
   return CheckLaunch("SwigluForward");
 }
 
-absl::Status LaunchSwigluBackward(void* gate_up, void* activated_gradient, int64_t tokens,
-                                  int64_t width, ComputeDtype dtype, cudaStream_t stream) {
-  if (tokens == 0) {
+absl::Status LaunchSwigluBackward(const SwigluBackward& arguments, cudaStream_t stream) {
+  if (arguments.tokens == 0) {
     return absl::OkStatus();
   }
-  DispatchPacks(dtype, {width}, [&]<typename T, int N>(PackType<T, N>) {
-    const int tiles = TilesPerRow<N>(width);
-    BackwardKernel<T, N><<<tokens * tiles, kThreads, 0, stream>>>(
-        static_cast<T*>(gate_up), static_cast<T*>(activated_gradient), width, tiles);
+  DispatchPacks(arguments.dtype, {arguments.width}, [&]<typename T, int N>(PackType<T, N>) {
+    const int tiles = TilesPerRow<N>(arguments.width);
+    const auto kernel =
+        arguments.activates_again ? BackwardKernel<T, N, true> : BackwardKernel<T, N, false>;
+    kernel<<<arguments.tokens * tiles, kThreads, 0, stream>>>(
+        static_cast<T*>(arguments.gate_up), static_cast<T*>(arguments.activated_gradient),
+        arguments.width, tiles);
   });
   return CheckLaunch("SwigluBackward");
 }

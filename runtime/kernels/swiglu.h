@@ -17,11 +17,18 @@ namespace megatrain {
 absl::Status LaunchSwigluForward(const void* gate_up, void* activated, int64_t tokens,
                                  int64_t width, ComputeDtype dtype, cudaStream_t stream);
 
-// In place: `gate_up` holds gate and up before and their gradients after; `activated_gradient`
-// holds d loss / d activated before and the forward's bits of `activated` after, for the product
-// that gives the down projection's weight gradient.
-absl::Status LaunchSwigluBackward(void* gate_up, void* activated_gradient, int64_t tokens,
-                                  int64_t width, ComputeDtype dtype, cudaStream_t stream);
+// Matrices in `dtype`, 16-byte aligned.
+struct SwigluBackward {
+  void* gate_up;             // [tokens, 2 width], gate first; their gradients after
+  void* activated_gradient;  // [tokens, width], d loss / d activated
+  // Whether `activated_gradient` holds the forward's bits of `activated` after, for the product
+  // that gives the down projection's weight gradient: not where forward's are kept.
+  bool activates_again;
+  int64_t tokens;
+  int64_t width;
+  ComputeDtype dtype;
+};
+absl::Status LaunchSwigluBackward(const SwigluBackward& arguments, cudaStream_t stream);
 
 }  // namespace megatrain
 

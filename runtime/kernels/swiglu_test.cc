@@ -79,17 +79,24 @@ TEST_P(SwigluTest, BackwardAgreesWithFloat64) {
     }
     std::vector<unsigned char> first_bytes;
     for (const int64_t shift_bytes : {0, 64}) {
-      DeviceNumbers gate_up(GetParam(), values, shift_bytes);
-      DeviceNumbers activated(GetParam(), gradients, shift_bytes);
-      const absl::Status status = LaunchSwigluBackward(
-          gate_up.data(), activated.data(), shape.tokens, shape.width, GetParam(), nullptr);
-      ASSERT_TRUE(status.ok()) << status;
-      // Near gate = -1.28 the derivative passes through zero, and its two terms cancel.
-      ExpectNear(gate_up.Download(), expected, RelativeTolerance(GetParam()), 1e-5);
-      EXPECT_EQ(activated.DownloadBytes(), ForwardBytes(GetParam(), shape, 0));
-      if (shift_bytes == 0) {
-        first_bytes = gate_up.DownloadBytes();
-      } else {
+      for (const bool again : {true, false}) {
+        DeviceNumbers gate_up(GetParam(), values, shift_bytes);
+        DeviceNumbers activated(GetParam(), gradients, shift_bytes);
+        const std::vector<unsigned char> before = activated.DownloadBytes();
+        const absl::Status status = LaunchSwigluBackward({.gate_up = gate_up.data(),
+                                                          .activated_gradient = activated.data(),
+                                                          .activates_again = again,
+                                                          .tokens = shape.tokens,
+                                                          .width = shape.width,
+                                                          .dtype = GetParam()},
+                                                         nullptr);
+        ASSERT_TRUE(status.ok()) << status;
+        // Near gate = -1.28 the derivative passes through zero, and its two terms cancel.
+        ExpectNear(gate_up.Download(), expected, RelativeTolerance(GetParam()), 1e-5);
+        EXPECT_EQ(activated.DownloadBytes(), again ? ForwardBytes(GetParam(), shape, 0) : before);
+        if (first_bytes.empty()) {
+          first_bytes = gate_up.DownloadBytes();
+        }
         EXPECT_EQ(gate_up.DownloadBytes(), first_bytes);
       }
     }

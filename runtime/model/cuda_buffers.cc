@@ -44,21 +44,28 @@ int64_t LayerScratchBytes(const CudaShape& shape, int64_t tokens) {
 }
 
 // The two halves of a layer take the same memory past what both need.
-void PlaceHalves(const CudaShape& shape, MatrixCarver* memory, Carver* carver, bool keeps_gate_up,
+void PlaceHalves(const CudaShape& shape, MatrixCarver* memory, Carver* carver, KeepLevel level,
                  LayerBuffers* buffers) {
   const int64_t d = shape.hidden_size;
   const int64_t halves = carver->next();
-  buffers->attention_normed = memory->Matrix(d);
+  if (level < KeepLevel::kAll) {
+    buffers->attention_normed = memory->Matrix(d);
+  }
   buffers->attention_normed_gradient = memory->Matrix(d);
   buffers->attention_out_gradient = memory->Matrix(shape.attention.OutWidth());
   buffers->qkv_gradient = memory->Matrix(shape.attention.QkvWidth());
   carver->GoBack(halves);
-  if (!keeps_gate_up) {
+  if (level < KeepLevel::kProducts) {
     buffers->gate_up = memory->Matrix(2 * shape.mlp_width);
   }
-  buffers->mlp_normed = memory->Matrix(d);
-  buffers->activated = memory->Matrix(std::max(shape.mlp_width, d));
-  buffers->mlp_normed_gradient = buffers->activated;
+  if (level < KeepLevel::kAll) {
+    buffers->mlp_normed = memory->Matrix(d);
+  }
+  buffers->activated_gradient = memory->Matrix(std::max(shape.mlp_width, d));
+  buffers->mlp_normed_gradient = buffers->activated_gradient;
+  if (level < KeepLevel::kAll) {
+    buffers->activated = buffers->activated_gradient;
+  }
 }
 
 }  // namespace
@@ -130,11 +137,15 @@ LayerBuffers PlaceLayer(const CudaShape& shape, int64_t tokens, Kept kept, void*
   buffers.attention_rms = from(KeepLevel::kProjections).Floats(1);
   buffers.middle = from(KeepLevel::kProducts).Matrix(shape.hidden_size);
   buffers.mlp_rms = from(KeepLevel::kProducts).Floats(1);
-  const bool keeps_gate_up = kept.level >= KeepLevel::kProducts;
-  if (keeps_gate_up) {
+  if (kept.level >= KeepLevel::kProducts) {
     buffers.gate_up = keeper.Matrix(2 * shape.mlp_width);
   }
-  PlaceHalves(shape, &own, &own_carver, keeps_gate_up, &buffers);
+  if (kept.level >= KeepLevel::kAll) {
+    buffers.attention_normed = keeper.Matrix(shape.hidden_size);
+    buffers.mlp_normed = keeper.Matrix(shape.hidden_size);
+    buffers.activated = keeper.Matrix(shape.mlp_width);
+  }
+  PlaceHalves(shape, &own, &own_carver, kept.level, &buffers);
   buffers.workspace_bytes = own_carver.size_bytes();
   buffers.kept_token_bytes = kept_carver.size_bytes() / kept_rows;
   return buffers;

@@ -39,23 +39,25 @@ CudaShape MakeCudaShape(const ModelConfig& config, ComputeDtype dtype, Attention
 // One layer's activations, t rows each. All are in compute dtype but for the floats.
 struct LayerBuffers {
   // In Kept where its level says so, else in the workspace.
-  void* attention_out;   // [t, H C]
-  float* log_sum_exp;    // [t, H]
-  void* qkv;             // [t, (H + 2 K) C], rotated
-  float* attention_rms;  // [t], inverse root mean squares of the layer's input
-  void* middle;          // [t, d], hidden states between attention and MLP
-  float* mlp_rms;        // [t], of `middle`
-  void* gate_up;         // [t, 2 f]; at last its gradient
+  void* attention_out;     // [t, H C]
+  float* log_sum_exp;      // [t, H]
+  void* qkv;               // [t, (H + 2 K) C], rotated
+  float* attention_rms;    // [t], inverse root mean squares of the layer's input
+  void* middle;            // [t, d], hidden states between attention and MLP
+  float* mlp_rms;          // [t], of `middle`
+  void* gate_up;           // [t, 2 f]; at last its gradient
+  void* attention_normed;  // [t, d]
+  void* mlp_normed;        // [t, d]
+  void* activated;         // [t, f]
 
   // Of the attention half. Never alive together with the MLP's: they share memory.
-  void* attention_normed;           // [t, d]
   void* attention_normed_gradient;  // [t, d]
   void* attention_out_gradient;     // [t, H C]
   void* qkv_gradient;               // [t, (H + 2 K) C]
 
-  // Of the MLP. `activated` is dead before `mlp_normed_gradient` lives: they share memory.
-  void* mlp_normed;           // [t, d]
-  void* activated;            // [t, f]; its gradient first, in backward
+  // Of the MLP. The first is `activated` where that is not kept, and gives way to it in backward;
+  // it is dead before `mlp_normed_gradient` lives: they share memory.
+  void* activated_gradient;   // [t, f]
   void* mlp_normed_gradient;  // [t, d]
 
   void* scratch;  // of one kernel at a time

@@ -19,7 +19,7 @@ using ::testing::HasSubstr;
 
 constexpr int64_t kMiB = int64_t{1} << 20;
 constexpr KeepLevel kLevels[] = {KeepLevel::kNothing, KeepLevel::kAttention,
-                                 KeepLevel::kProjections, KeepLevel::kProducts};
+                                 KeepLevel::kProjections, KeepLevel::kProducts, KeepLevel::kAll};
 
 ModelConfig SevenBillion() { return ShapeByName("qwen2.5-7b").value(); }
 
@@ -72,19 +72,27 @@ TEST_P(LayerBuffersTest, WhatLivesTogetherLiesApartAndWithinItsMemory) {
   void* const kept = Address(44, 192);
   for (const KeepLevel level : kLevels) {
     const LayerBuffers b = PlaceLayer(shape, tokens, {.level = level, .data = kept}, workspace);
-    const std::vector<Piece> both = {
-        {b.attention_out, row * 3584}, {b.log_sum_exp, tokens * 28 * 4}, {b.qkv, row * 4608},
-        {b.attention_rms, tokens * 4}, {b.middle, row * 3584},           {b.mlp_rms, tokens * 4},
-        {b.scratch, 64 * kMiB}};
+    std::vector<Piece> both = {{b.attention_out, row * 3584}, {b.log_sum_exp, tokens * 28 * 4},
+                               {b.qkv, row * 4608},           {b.attention_rms, tokens * 4},
+                               {b.middle, row * 3584},        {b.mlp_rms, tokens * 4},
+                               {b.scratch, 64 * kMiB}};
+    const bool keeps_all = level == KeepLevel::kAll;
+    if (keeps_all) {
+      both.insert(both.end(), {{b.attention_normed, row * 3584},
+                               {b.mlp_normed, row * 3584},
+                               {b.activated, row * 18944}});
+    }
     std::vector<Piece> attention = both;
-    attention.insert(attention.end(), {{b.attention_normed, row * 3584},
-                                       {b.attention_normed_gradient, row * 3584},
+    attention.insert(attention.end(), {{b.attention_normed_gradient, row * 3584},
                                        {b.attention_out_gradient, row * 3584},
                                        {b.qkv_gradient, row * 4608}});
     std::vector<Piece> mlp = both;
-    mlp.insert(
-        mlp.end(),
-        {{b.gate_up, row * 2 * 18944}, {b.mlp_normed, row * 3584}, {b.activated, row * 18944}});
+    mlp.insert(mlp.end(), {{b.gate_up, row * 2 * 18944}, {b.activated_gradient, row * 18944}});
+    if (!keeps_all) {
+      attention.push_back({b.attention_normed, row * 3584});
+      mlp.push_back({b.mlp_normed, row * 3584});
+      EXPECT_EQ(b.activated, b.activated_gradient);
+    }
     ExpectApart(attention);
     ExpectApart(mlp);
     const Piece own = {workspace, b.workspace_bytes};
@@ -97,6 +105,8 @@ TEST_P(LayerBuffersTest, WhatLivesTogetherLiesApartAndWithinItsMemory) {
     EXPECT_EQ(Within({b.attention_out, 1}, keeps), level >= KeepLevel::kAttention);
     EXPECT_EQ(Within({b.qkv, 1}, keeps), level >= KeepLevel::kProjections);
     EXPECT_EQ(Within({b.gate_up, 1}, keeps), level >= KeepLevel::kProducts);
+    EXPECT_EQ(Within({b.activated, 1}, keeps), keeps_all);
+    EXPECT_FALSE(Within({b.activated_gradient, 1}, keeps));
   }
 }
 
@@ -151,26 +161,33 @@ INSTANTIATE_TEST_SUITE_P(Dtypes, LayerBuffersTest,
                          ::testing::Values(ComputeDtype::kFloat32, ComputeDtype::kBfloat16));
 
 TEST(CudaBuffers, TheWorkspaceHoldsEverySmallerCall) {
-  const CudaShape shape = ShapeOf(SevenBillion(), ComputeDtype::kBfloat16, 8192);
-  const int64_t enough = CudaWorkspaceBytes(shape, 8192);
-  for (const int64_t tokens : {1, 127, 1024, 8191, 8192}) {
-    for (const KeepLevel level : kLevels) {
-      EXPECT_LE(PlaceLayer(shape, tokens, {.level = level}, nullptr).workspace_bytes, enough);
+  for (const int64_t mlp_width : {18944, 512}) {
+    ModelConfig config = SevenBillion();
+    config.mlp_width = mlp_width;
+    const CudaShape shape = ShapeOf(config, ComputeDtype::kBfloat16, 8192);
+    const int64_t enough = CudaWorkspaceBytes(shape, 8192);
+    for (const int64_t tokens : {1, 127, 1024, 8191, 8192}) {
+      const int64_t layer = PlaceLayer(shape, tokens, Kept(), nullptr).workspace_bytes;
+      for (const KeepLevel level : kLevels) {
+        EXPECT_LE(PlaceLayer(shape, tokens, {.level = level}, nullptr).workspace_bytes, layer);
+      }
+      EXPECT_LE(layer, enough);
+      EXPECT_LE(PlaceHead(shape, tokens, nullptr).workspace_bytes, enough);
     }
-    EXPECT_LE(PlaceHead(shape, tokens, nullptr).workspace_bytes, enough);
+    EXPECT_LT(enough, 2700 * kMiB);  // the head's: 2.5 GB of logits, and rows
   }
-  EXPECT_LT(enough, 2700 * kMiB);  // the head's: 2.5 GB of logits, and rows
 }
 
 TEST(CudaBuffers, KeptBytesOfATokenAreItsActivationsOfTheLevel) {
   const CudaShape shape = ShapeOf(SevenBillion(), ComputeDtype::kBfloat16, 8192);
   const int64_t attention = 2 * 3584 + 4 * 28;
   const int64_t projections = attention + 2 * 4608 + 4;
-  const int64_t all = projections + 2 * 3584 + 4 + 4 * 18944;
+  const int64_t products = projections + 2 * 3584 + 4 + 4 * 18944;
   EXPECT_EQ(CudaKeptTokenBytes(shape, KeepLevel::kNothing), 0);
   EXPECT_EQ(CudaKeptTokenBytes(shape, KeepLevel::kAttention), attention);
   EXPECT_EQ(CudaKeptTokenBytes(shape, KeepLevel::kProjections), projections);
-  EXPECT_EQ(CudaKeptTokenBytes(shape, KeepLevel::kProducts), all);
+  EXPECT_EQ(CudaKeptTokenBytes(shape, KeepLevel::kProducts), products);
+  EXPECT_EQ(CudaKeptTokenBytes(shape, KeepLevel::kAll), products + 4 * 3584 + 2 * 18944);
 }
 
 TEST(CudaBuffers, ChunksOfTheHeadStayBelowThreeGigabytes) {

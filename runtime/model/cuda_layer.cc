@@ -46,8 +46,9 @@ absl::Status CudaLayer::Backward(KeepLevel level, void* hidden_gradient,
   if (input_.overwrites_gradients) {
     MT_RETURN_IF_ERROR(ClearVectorGradients(gradients));
   }
-  MT_RETURN_IF_ERROR(BackwardMlp(hidden_gradient, gradients));
-  return BackwardAttention(hidden_gradient, gradients);
+  const bool makes_again = level < KeepLevel::kAll;
+  MT_RETURN_IF_ERROR(BackwardMlp(makes_again, hidden_gradient, gradients));
+  return BackwardAttention(makes_again, hidden_gradient, gradients);
 }
 
 absl::Status CudaLayer::ProjectToHeads() {
@@ -74,27 +75,35 @@ absl::Status CudaLayer::ProjectToGateAndUp() {
                   Rows(buffers_.gate_up, 2 * mlp_width_), {});
 }
 
-absl::Status CudaLayer::BackwardMlp(void* hidden_gradient, const LayerGradients& gradients) {
+absl::Status CudaLayer::BackwardMlp(bool makes_again, void* hidden_gradient,
+                                    const LayerGradients& gradients) {
   const MatrixView y_gradient = Rows(hidden_gradient, width_);
-  const MatrixView activated = Rows(buffers_.activated, mlp_width_);
   const MatrixView gate_up = Rows(buffers_.gate_up, 2 * mlp_width_);
-  MT_RETURN_IF_ERROR(MultiplyBack(y_gradient, input_.weights.down, activated));
-  MT_RETURN_IF_ERROR(LaunchSwigluBackward(buffers_.gate_up, buffers_.activated, tokens_, mlp_width_,
-                                          dtype_, stream_));
-  MT_RETURN_IF_ERROR(AddWeightGradient(y_gradient, activated, gradients.down));
+  MT_RETURN_IF_ERROR(
+      MultiplyBack(y_gradient, input_.weights.down, Rows(buffers_.activated_gradient, mlp_width_)));
+  MT_RETURN_IF_ERROR(LaunchSwigluBackward({.gate_up = buffers_.gate_up,
+                                           .activated_gradient = buffers_.activated_gradient,
+                                           .activates_again = makes_again,
+                                           .tokens = tokens_,
+                                           .width = mlp_width_,
+                                           .dtype = dtype_},
+                                          stream_));
+  MT_RETURN_IF_ERROR(
+      AddWeightGradient(y_gradient, Rows(buffers_.activated, mlp_width_), gradients.down));
   MT_RETURN_IF_ERROR(
       MultiplyBack(gate_up, input_.weights.gate_up, Rows(buffers_.mlp_normed_gradient, width_)));
   MT_RETURN_IF_ERROR(BackwardNorm({.x = buffers_.middle,
                                    .weight = input_.weights.mlp_norm,
                                    .inverse_rms = buffers_.mlp_rms,
                                    .normed_gradient = buffers_.mlp_normed_gradient,
-                                   .normed = buffers_.mlp_normed,
+                                   .normed = makes_again ? buffers_.mlp_normed : nullptr,
                                    .weight_gradient = gradients.mlp_norm},
                                   hidden_gradient));
   return AddWeightGradient(gate_up, Rows(buffers_.mlp_normed, width_), gradients.gate_up);
 }
 
-absl::Status CudaLayer::BackwardAttention(void* hidden_gradient, const LayerGradients& gradients) {
+absl::Status CudaLayer::BackwardAttention(bool makes_again, void* hidden_gradient,
+                                          const LayerGradients& gradients) {
   const MatrixView middle_gradient = Rows(hidden_gradient, width_);
   const MatrixView qkv_gradient = Rows(buffers_.qkv_gradient, qkv_width_);
   MT_RETURN_IF_ERROR(MultiplyBack(middle_gradient, input_.weights.output,
@@ -110,7 +119,7 @@ absl::Status CudaLayer::BackwardAttention(void* hidden_gradient, const LayerGrad
                                    .weight = input_.weights.attention_norm,
                                    .inverse_rms = buffers_.attention_rms,
                                    .normed_gradient = buffers_.attention_normed_gradient,
-                                   .normed = buffers_.attention_normed,
+                                   .normed = makes_again ? buffers_.attention_normed : nullptr,
                                    .weight_gradient = gradients.attention_norm},
                                   hidden_gradient));
   return AddWeightGradient(qkv_gradient, Rows(buffers_.attention_normed, width_), gradients.qkv);

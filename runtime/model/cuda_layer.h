@@ -51,8 +51,11 @@ class CudaLayer {
   absl::Status Attend();
   absl::Status ProjectToGateAndUp();
 
-  absl::Status BackwardMlp(void* hidden_gradient, const LayerGradients& gradients);
-  absl::Status BackwardAttention(void* hidden_gradient, const LayerGradients& gradients);
+  // `makes_again`: what norms and SwiGLU made in forward, which is not kept.
+  absl::Status BackwardMlp(bool makes_again, void* hidden_gradient,
+                           const LayerGradients& gradients);
+  absl::Status BackwardAttention(bool makes_again, void* hidden_gradient,
+                                 const LayerGradients& gradients);
 
   // Of `qkv_gradient`, whose sums over tokens are added to `bias_gradient` where it is not null.
   absl::Status RotateBackward(float* bias_gradient);

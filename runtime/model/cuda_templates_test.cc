@@ -23,7 +23,7 @@ using ::testing::HasSubstr;
 constexpr int kSeed = 21;
 constexpr MicroBatchLimits kLimits = {.tokens = 2304, .document_tokens = 1024, .documents = 32};
 constexpr KeepLevel kKeepingLevels[] = {KeepLevel::kAttention, KeepLevel::kProjections,
-                                        KeepLevel::kProducts};
+                                        KeepLevel::kProducts, KeepLevel::kAll};
 
 // Heads of 16, which cuDNN takes in bf16; ToyConfig's heads of 8 it does not.
 ModelConfig UntiedWithBias() {

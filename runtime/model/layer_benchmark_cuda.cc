@@ -187,6 +187,7 @@ int Main(int argc, char** argv) {
   const AttentionMode mode = deterministic ? AttentionMode::kDeterministic : AttentionMode::kFast;
   for (const int64_t tokens : {8192, 16384}) {
     Bench bench(tokens, mode);
+    bench.RunLayer(KeepLevel::kAll, "all");
     bench.RunLayer(KeepLevel::kProducts, "products");
     bench.RunLayer(KeepLevel::kProjections, "projections");
     bench.RunLayer(KeepLevel::kNothing, "nothing");

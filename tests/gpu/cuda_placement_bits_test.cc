@@ -21,7 +21,8 @@ namespace {
 constexpr MicroBatchOrder kOrders[] = {MicroBatchOrder::kLayerMajor,
                                        MicroBatchOrder::kMicroBatchMajor};
 constexpr KeepLevel kKeepLevels[] = {KeepLevel::kNothing, KeepLevel::kAttention,
-                                     KeepLevel::kProjections, KeepLevel::kProducts};
+                                     KeepLevel::kProjections, KeepLevel::kProducts,
+                                     KeepLevel::kAll};
 
 constexpr uint32_t kSeed = 20261130;
 
@@ -125,7 +126,7 @@ TEST_P(CudaPlacementBits, KeptActivations) {
       ExpectSameBits({.order = order, .keep = keep}, 1,
                      "level " + std::to_string(static_cast<int>(keep)));
     }
-    ExpectSameBits({.order = order, .keep = KeepLevel::kProducts, .updates = kAllStates}, 0,
+    ExpectSameBits({.order = order, .keep = KeepLevel::kAll, .updates = kAllStates}, 0,
                    "all of it on the device");
   }
 }

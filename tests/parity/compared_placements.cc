@@ -92,7 +92,7 @@ void AddPlaces(List& list) {
 
 void AddKept(List& list) {
   for (const KeepLevel level :
-       {KeepLevel::kAttention, KeepLevel::kProjections, KeepLevel::kProducts}) {
+       {KeepLevel::kAttention, KeepLevel::kProjections, KeepLevel::kProducts, KeepLevel::kAll}) {
     const std::string name = " of level " + std::to_string(static_cast<int>(level));
     list.Add("kept on the device, micro-batch by micro-batch," + name,
              {.order = kMicroBatchMajor, .keep = level});

@@ -116,10 +116,18 @@ void MeasureSwiglu() {
   Measure("swiglu forward", 3 * kTokens * kMlpWidth * 2, [&] {
     return LaunchSwigluForward(gate_up.get(), activated.get(), kTokens, kMlpWidth, kDtype, nullptr);
   });
-  Measure("swiglu backward", 6 * kTokens * kMlpWidth * 2, [&] {
-    return LaunchSwigluBackward(gate_up.get(), activated.get(), kTokens, kMlpWidth, kDtype,
-                                nullptr);
-  });
+  for (const bool again : {true, false}) {
+    Measure(again ? "swiglu backward" : "swiglu backward, activated kept",
+            (again ? 6 : 5) * kTokens * kMlpWidth * 2, [&] {
+              return LaunchSwigluBackward({.gate_up = gate_up.get(),
+                                           .activated_gradient = activated.get(),
+                                           .activates_again = again,
+                                           .tokens = kTokens,
+                                           .width = kMlpWidth,
+                                           .dtype = kDtype},
+                                          nullptr);
+            });
+  }
 }
 
 void MeasureCrossEntropy() {
