@@ -222,13 +222,15 @@ class CudnnAttention final : public PackedAttention {
     cudnnDestroy(run_handle_);
   }
 
-  absl::Status Prepare(int64_t documents, int64_t longest) override {
-    if (documents < 1 || longest < 1 || longest > shape_.max_tokens) {
+  absl::Status Prepare(const AttentionCounts& counts) override {
+    if (counts.documents < 1 || counts.longest < 1 || counts.longest > counts.tokens ||
+        counts.tokens > shape_.max_tokens) {
       return absl::InvalidArgumentError(
-          absl::StrCat("attention of ", documents, " documents, the longest of ", longest,
-                       " tokens, where a micro-batch has at most ", shape_.max_tokens));
+          absl::StrCat("attention of ", counts.tokens, " tokens in ", counts.documents,
+                       " documents, the longest of ", counts.longest,
+                       ", where a micro-batch has at most ", shape_.max_tokens));
     }
-    const Bucket bucket = BucketOf(documents, longest);
+    const Bucket bucket = BucketOf(counts);
     MutexLock building(&build_mutex_);
     if (Find(bucket) != nullptr) {
       return absl::OkStatus();
@@ -273,15 +275,16 @@ class CudnnAttention final : public PackedAttention {
                            .target = Offset(tensors.qkv_gradient, shape_.OutWidth() * size),
                            .stride_bytes = shape_.QkvWidth() * size,
                            .width_bytes = shape_.KeyWidth() * size,
-                           .rows = batch.tokens},
+                           .rows = batch.counts.tokens},
                           context.stream);
   }
 
  private:
-  Bucket BucketOf(int64_t documents, int64_t longest) const {
+  Bucket BucketOf(const AttentionCounts& counts) const {
     constexpr int64_t kStep = 512;
-    return {.documents = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(documents))),
-            .longest = std::min((longest + kStep - 1) / kStep * kStep, shape_.max_tokens)};
+    const auto documents = static_cast<uint64_t>(counts.documents);
+    return {.documents = static_cast<int64_t>(std::bit_ceil(documents)),
+            .longest = std::min((counts.longest + kStep - 1) / kStep * kStep, shape_.max_tokens)};
   }
 
   std::shared_ptr<const Plan> Find(const Bucket& bucket) {
@@ -291,16 +294,16 @@ class CudnnAttention final : public PackedAttention {
   }
 
   absl::StatusOr<std::shared_ptr<const Plan>> PlanOf(const AttentionBatch& batch) {
-    if (auto plan = Find(BucketOf(batch.documents, batch.longest)); plan != nullptr) {
+    if (auto plan = Find(BucketOf(batch.counts)); plan != nullptr) {
       return plan;
     }
     return absl::FailedPreconditionError(
-        absl::StrCat("attention was not prepared for ", batch.documents,
-                     " documents, the longest of ", batch.longest, " tokens"));
+        absl::StrCat("attention was not prepared for ", batch.counts.documents,
+                     " documents, the longest of ", batch.counts.longest, " tokens"));
   }
 
   AttentionTables TablesOf(const AttentionBatch& batch) const {
-    return AttentionTablesOf(shape_, batch.tokens, batch.documents);
+    return AttentionTablesOf(shape_, batch.counts.tokens, batch.counts.documents);
   }
 
   static void* Table(const AttentionBatch& batch, int64_t offset_bytes) {

@@ -199,11 +199,12 @@ absl::Status TimeAttention(const AttentionCase& work, const AttentionTensors& te
                            const AttentionBatch& batch, const AttentionContext& context) {
   const AttentionShape shape = work.Shape();
   MT_ASSIGN_OR_RETURN(const auto attention, MakePackedAttention(shape));
-  MT_RETURN_IF_ERROR(attention->Prepare(work.documents, work.length));
+  MT_RETURN_IF_ERROR(attention->Prepare(batch.counts));
   const double forward = MedianSeconds([&] { return attention->Forward(tensors, batch, context); });
   const double backward =
       MedianSeconds([&] { return attention->Backward(tensors, batch, context); });
-  const double flop = 2.0 * static_cast<double>(batch.tokens * work.length * shape.OutWidth());
+  const double flop =
+      2.0 * static_cast<double>(batch.counts.tokens * work.length * shape.OutWidth());
   std::printf("attention %-20s %" PRId64 " x %" PRId64 " | forward %6.1f backward %6.1f TFLOP/s\n",
               work.name, int64_t{work.documents}, int64_t{work.length}, 1e-12 * flop / forward,
               2.5e-12 * flop / backward);
@@ -221,17 +222,16 @@ absl::Status PrintAttention(const AttentionCase& work) {
   const auto out_gradient = NormalNumbers(tokens * shape.OutWidth() * halves, kDeviation);
   const auto qkv_gradient = NormalNumbers(tokens * shape.QkvWidth() * halves, kDeviation);
   const auto scratch = AllocateArray<char>(AttentionScratchBytes(shape));
-  return TimeAttention(work,
-                       {.qkv = qkv.get(),
-                        .out = out.get(),
-                        .log_sum_exp = log_sum_exp.get(),
-                        .out_gradient = out_gradient.get(),
-                        .qkv_gradient = qkv_gradient.get()},
-                       {.tokens = tokens,
-                        .documents = work.documents,
-                        .longest = work.length,
-                        .tables = tables.get()},
-                       {scratch.get(), nullptr});
+  return TimeAttention(
+      work,
+      {.qkv = qkv.get(),
+       .out = out.get(),
+       .log_sum_exp = log_sum_exp.get(),
+       .out_gradient = out_gradient.get(),
+       .qkv_gradient = qkv_gradient.get()},
+      {.counts = {.tokens = tokens, .documents = work.documents, .longest = work.length},
+       .tables = tables.get()},
+      {scratch.get(), nullptr});
 }
 
 absl::Status PrintAttentions(const ModelConfig& config) {
