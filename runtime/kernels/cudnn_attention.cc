@@ -1,50 +1,26 @@
 #include "runtime/kernels/cudnn_attention.h"
 
 #include <cuda_runtime_api.h>
-#include <cudnn_frontend.h>
+#include <cudnn.h>
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
-#include <compare>
 #include <cstdint>
-#include <exception>
 #include <map>
 #include <memory>
-#include <string>
-#include <unordered_map>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/kernels/cudnn_attention_graph.h"
 #include "runtime/kernels/exact_attention.h"
 #include "runtime/kernels/join_rows.h"
 
 namespace megatrain {
 namespace {
-
-namespace fe = cudnn_frontend;
-using Tensor = std::shared_ptr<fe::graph::Tensor_attributes>;
-using Pointers = std::unordered_map<int64_t, void*>;
-
-enum TensorId : int64_t {
-  kQuery = 1,
-  kKey,
-  kValue,
-  kOut,
-  kLogSumExp,
-  kOutGradient,
-  kQueryGradient,
-  kKeyGradient,
-  kValueGradient,
-  kLengths,
-  kQkvOffsets,
-  kOutOffsets,
-  kKeyOffsets,
-  kLogSumExpOffsets,
-};
 
 absl::Status CudnnStatus(cudnnStatus_t status, const char* what) {
   if (status == CUDNN_STATUS_SUCCESS) {
@@ -53,157 +29,30 @@ absl::Status CudnnStatus(cudnnStatus_t status, const char* what) {
   return absl::InternalError(absl::StrCat(what, ": ", cudnnGetErrorString(status)));
 }
 
-absl::Status FrontendStatus(fe::error_t error, const char* what) {
-  if (error.is_good()) {
-    return absl::OkStatus();
-  }
-  const std::string message = absl::StrCat("cuDNN, ", what, ": ", error.get_message());
-  return error.get_code() == fe::error_code_t::GRAPH_NOT_SUPPORTED
-             ? absl::UnimplementedError(message)
-             : absl::InternalError(message);
-}
-
-// What a plan is made for: padded documents, and the padded length of the longest.
-struct Bucket {
-  int64_t documents;
-  int64_t longest;
-  auto operator<=>(const Bucket&) const = default;
-};
-
-// A graph of one operation over packed rows. Ragged tensors have the padded batch's dimensions,
-// the packed rows' strides, and a table of where each document begins.
-class PackedGraph {
- public:
-  PackedGraph(const AttentionShape& shape, const Bucket& bucket, fe::graph::Graph& graph)
-      : shape_(shape), bucket_(bucket), graph_(graph) {
-    graph_.set_io_data_type(fe::DataType_t::BFLOAT16)
-        .set_intermediate_data_type(fe::DataType_t::FLOAT)
-        .set_compute_data_type(fe::DataType_t::FLOAT);
-    lengths_ = Index(kLengths, bucket_.documents, fe::DataType_t::INT32);
-    qkv_offsets_ = Index(kQkvOffsets, bucket_.documents + 1, fe::DataType_t::INT64);
-    out_offsets_ = Index(kOutOffsets, bucket_.documents + 1, fe::DataType_t::INT64);
-    log_sum_exp_offsets_ = Index(kLogSumExpOffsets, bucket_.documents + 1, fe::DataType_t::INT64);
-  }
-
-  void AddForward() {
-    auto attributes = fe::graph::SDPA_attributes().set_generate_stats(true);
-    SetCommon(attributes);
-    auto [out, log_sum_exp] = graph_.sdpa(Query(), Key(), Value(), attributes);
-    SetRows(*out, kOut, shape_.heads, shape_.OutWidth(), out_offsets_);
-    SetLogSumExp(*log_sum_exp);
-    out->set_output(true);
-    log_sum_exp->set_output(true);
-  }
-
-  void AddBackward() {
-    auto attributes = fe::graph::SDPA_backward_attributes()
-                          .set_max_total_seq_len_q(shape_.max_tokens)
-                          .set_max_total_seq_len_kv(shape_.max_tokens);
-    SetCommon(attributes);
-    attributes.set_deterministic_algorithm(shape_.mode == AttentionMode::kDeterministic);
-    fe::graph::Tensor_attributes log_sum_exp;
-    SetLogSumExp(log_sum_exp);
-    auto [query, key, value] = graph_.sdpa_backward(
-        Query(), Key(), Value(), Rows(kOut, shape_.heads, shape_.OutWidth(), out_offsets_),
-        Rows(kOutGradient, shape_.heads, shape_.OutWidth(), out_offsets_),
-        graph_.tensor(log_sum_exp), attributes);
-    SetRows(*query, kQueryGradient, shape_.heads, shape_.QkvWidth(), qkv_offsets_);
-    // Dense, unlike the others: cuDNN spreads a group's gradients over rows as many times as wide.
-    const Tensor key_offsets = Index(kKeyOffsets, bucket_.documents + 1, fe::DataType_t::INT64);
-    SetRows(*key, kKeyGradient, shape_.kv_heads, shape_.KeyWidth(), key_offsets);
-    SetRows(*value, kValueGradient, shape_.kv_heads, shape_.KeyWidth(), key_offsets);
-    for (const Tensor& gradient : {query, key, value}) {
-      gradient->set_output(true);
-    }
-  }
-
- private:
-  Tensor Query() { return Rows(kQuery, shape_.heads, shape_.QkvWidth(), qkv_offsets_); }
-  Tensor Key() { return Rows(kKey, shape_.kv_heads, shape_.QkvWidth(), qkv_offsets_); }
-  Tensor Value() { return Rows(kValue, shape_.kv_heads, shape_.QkvWidth(), qkv_offsets_); }
-
-  template <typename Attributes>
-  void SetCommon(Attributes& attributes) {
-    attributes.set_name("attention")
-        .set_attn_scale(1.0f / std::sqrt(static_cast<float>(shape_.head_dim)))
-        .set_padding_mask(true)
-        .set_seq_len_q(lengths_)
-        .set_seq_len_kv(lengths_)
-        .set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT)
-        .set_diagonal_band_right_bound(0);
-    if (shape_.window > 0) {
-      attributes.set_diagonal_band_left_bound(shape_.window);
-    }
-  }
-
-  Tensor Index(TensorId id, int64_t count, fe::DataType_t type) {
-    return graph_.tensor(fe::graph::Tensor_attributes()
-                             .set_uid(id)
-                             .set_dim({count, 1, 1, 1})
-                             .set_stride({1, 1, 1, 1})
-                             .set_data_type(type));
-  }
-
-  void SetRows(fe::graph::Tensor_attributes& tensor, TensorId id, int64_t heads, int64_t row_width,
-               const Tensor& offsets) const {
-    tensor.set_uid(id)
-        .set_dim({bucket_.documents, heads, bucket_.longest, shape_.head_dim})
-        .set_stride({bucket_.longest * row_width, shape_.head_dim, row_width, 1})
-        .set_ragged_offset(offsets);
-  }
-
-  Tensor Rows(TensorId id, int64_t heads, int64_t row_width, const Tensor& offsets) {
-    fe::graph::Tensor_attributes tensor;
-    SetRows(tensor, id, heads, row_width, offsets);
-    return graph_.tensor(tensor);
-  }
-
-  // Token-major: with head-major ones cuDNN's backward gives zeros.
-  void SetLogSumExp(fe::graph::Tensor_attributes& tensor) const {
-    tensor.set_uid(kLogSumExp)
-        .set_data_type(fe::DataType_t::FLOAT)
-        .set_dim({bucket_.documents, shape_.heads, bucket_.longest, 1})
-        .set_stride({bucket_.longest * shape_.heads, 1, shape_.heads, 1})
-        .set_ragged_offset(log_sum_exp_offsets_);
-  }
-
-  const AttentionShape& shape_;
-  const Bucket& bucket_;
-  fe::graph::Graph& graph_;
-  Tensor lengths_, qkv_offsets_, out_offsets_, log_sum_exp_offsets_;
-};
-
+// Forward and backward of one bucket, which agree on the order of log_sum_exp.
 struct Plan {
-  fe::graph::Graph forward;
-  fe::graph::Graph backward;
-  bool backward_is_exact = false;  // on ExactAttention's kernels
+  AttentionBucket bucket;
+  std::unique_ptr<const CudnnAttentionGraph> forward;
+  std::unique_ptr<const CudnnAttentionGraph> backward;  // null: on ExactAttention's kernels
 };
+using PlanPointer = std::shared_ptr<const Plan>;
 
-// RESOURCE_EXHAUSTED when the plan would use more memory than it will be given.
-absl::Status BuildGraph(const AttentionShape& shape, cudnnHandle_t handle, fe::graph::Graph& graph,
-                        const char* what) {
-  MT_RETURN_IF_ERROR(FrontendStatus(graph.build(handle, {fe::HeurMode_t::A}), what));
-  int64_t workspace_bytes = 0;
-  MT_RETURN_IF_ERROR(FrontendStatus(graph.get_workspace_size(workspace_bytes), what));
-  if (workspace_bytes > CudnnWorkspaceBytes(shape)) {
-    return absl::ResourceExhaustedError(absl::StrCat("cuDNN, ", what, ": a plan asks for ",
-                                                     workspace_bytes, " bytes, more than the ",
-                                                     CudnnWorkspaceBytes(shape), " set aside"));
-  }
-  return absl::OkStatus();
+// ExactAttention reads the log_sum_exp of ragged forwards alone.
+bool BackwardMayBeExact(const AttentionShape& shape, const AttentionBucket& bucket,
+                        const absl::Status& refusal) {
+  return !bucket.even && shape.mode == AttentionMode::kDeterministic &&
+         (absl::IsResourceExhausted(refusal) || absl::IsUnimplemented(refusal));
 }
 
-absl::StatusOr<std::shared_ptr<const Plan>> BuildPlan(const AttentionShape& shape,
-                                                      const Bucket& bucket, cudnnHandle_t handle) {
-  auto plan = std::make_shared<Plan>();
-  PackedGraph(shape, bucket, plan->forward).AddForward();
-  MT_RETURN_IF_ERROR(BuildGraph(shape, handle, plan->forward, "attention forward"));
-  PackedGraph(shape, bucket, plan->backward).AddBackward();
-  const absl::Status built = BuildGraph(shape, handle, plan->backward, "attention backward");
-  plan->backward_is_exact = shape.mode == AttentionMode::kDeterministic &&
-                            (absl::IsResourceExhausted(built) || absl::IsUnimplemented(built));
-  if (!plan->backward_is_exact) {
-    MT_RETURN_IF_ERROR(built);
+absl::StatusOr<PlanPointer> BuildPlan(const AttentionShape& shape, const AttentionBucket& bucket,
+                                      cudnnHandle_t handle) {
+  auto plan = std::make_shared<Plan>(Plan{.bucket = bucket, .forward = {}, .backward = {}});
+  MT_ASSIGN_OR_RETURN(plan->forward, BuildAttentionForward(shape, bucket, handle));
+  auto backward = BuildAttentionBackward(shape, bucket, handle);
+  if (backward.ok()) {
+    plan->backward = *std::move(backward);
+  } else if (!BackwardMayBeExact(shape, bucket, backward.status())) {
+    return backward.status();
   }
   return plan;
 }
@@ -222,110 +71,171 @@ class CudnnAttention final : public PackedAttention {
     cudnnDestroy(run_handle_);
   }
 
-  absl::Status Prepare(int64_t documents, int64_t longest) override {
-    if (documents < 1 || longest < 1 || longest > shape_.max_tokens) {
+  absl::Status Prepare(const AttentionCounts& counts) override {
+    if (counts.documents < 1 || counts.longest < 1 || counts.longest > counts.tokens ||
+        counts.tokens > shape_.max_tokens) {
       return absl::InvalidArgumentError(
-          absl::StrCat("attention of ", documents, " documents, the longest of ", longest,
-                       " tokens, where a micro-batch has at most ", shape_.max_tokens));
+          absl::StrCat("attention of ", counts.tokens, " tokens in ", counts.documents,
+                       " documents, the longest of ", counts.longest,
+                       ", where a micro-batch has at most ", shape_.max_tokens));
     }
-    const Bucket bucket = BucketOf(documents, longest);
+    const AttentionBucket bucket = BucketOf(counts);
     MutexLock building(&build_mutex_);
     if (Find(bucket) != nullptr) {
       return absl::OkStatus();
     }
-    try {
-      MT_ASSIGN_OR_RETURN(auto plan, BuildPlan(shape_, bucket, build_handle_));
-      MutexLock lock(&plans_mutex_);
-      plans_.emplace(bucket, std::move(plan));
-    } catch (const std::exception& error) {
-      return absl::InternalError(absl::StrCat("cuDNN, attention: ", error.what()));
-    }
+    MT_ASSIGN_OR_RETURN(PlanPointer plan,
+                        bucket.even ? EvenPlan(counts) : RaggedPlan(RaggedBucketOf(counts)));
+    Keep(bucket, std::move(plan));
     return absl::OkStatus();
   }
 
   absl::Status Forward(const AttentionTensors& tensors, const AttentionBatch& batch,
                        const AttentionContext& context) override {
-    MT_ASSIGN_OR_RETURN(const auto plan, PlanOf(batch));
-    Pointers pointers = CommonPointers(tensors, batch);
-    return Execute(plan->forward, pointers, context.scratch, context.stream);
+    MT_ASSIGN_OR_RETURN(const PlanPointer plan, PlanOf(batch.counts));
+    AttentionPointers pointers = CommonPointers(*plan, tensors, batch);
+    return Run(*plan->forward, pointers, context.scratch, context.stream);
   }
 
   absl::Status Backward(const AttentionTensors& tensors, const AttentionBatch& batch,
                         const AttentionContext& context) override {
-    MT_ASSIGN_OR_RETURN(const auto plan, PlanOf(batch));
-    if (plan->backward_is_exact) {
+    MT_ASSIGN_OR_RETURN(const PlanPointer plan, PlanOf(batch.counts));
+    if (plan->backward == nullptr) {
       return exact_.Backward(tensors, batch, context);
     }
+    const bool in_place = KeyGradientsAreInPlace(plan->bucket);
     const int64_t part_bytes = KeyGradientBytes(shape_);
-    void* key_gradient = context.scratch;
-    void* value_gradient = Offset(key_gradient, part_bytes);
-    Pointers pointers = CommonPointers(tensors, batch);
+    void* workspace = Offset(context.scratch, 2 * part_bytes);
+    const KeyGradients gradients =
+        in_place
+            ? KeyGradients{.key = KeysOf(tensors.qkv_gradient),
+                           .value = ValuesOf(tensors.qkv_gradient)}
+            : KeyGradients{.key = context.scratch, .value = Offset(context.scratch, part_bytes)};
+    AttentionPointers pointers = CommonPointers(*plan, tensors, batch);
     pointers[kOutGradient] = Writable(tensors.out_gradient);
     pointers[kQueryGradient] = tensors.qkv_gradient;
-    pointers[kKeyGradient] = key_gradient;
-    pointers[kValueGradient] = value_gradient;
-    pointers[kKeyOffsets] = Table(batch, TablesOf(batch).key_offsets);
-    MT_RETURN_IF_ERROR(
-        Execute(plan->backward, pointers, Offset(value_gradient, part_bytes), context.stream));
-    const int64_t size = SizeBytes(shape_.dtype);
-    return LaunchJoinRows({.left = key_gradient,
-                           .right = value_gradient,
-                           .target = Offset(tensors.qkv_gradient, shape_.OutWidth() * size),
-                           .stride_bytes = shape_.QkvWidth() * size,
-                           .width_bytes = shape_.KeyWidth() * size,
-                           .rows = batch.tokens},
-                          context.stream);
+    pointers[kKeyGradient] = gradients.key;
+    pointers[kValueGradient] = gradients.value;
+    if (!plan->bucket.even) {
+      pointers[kKeyOffsets] = Table(batch, TablesOf(batch).key_offsets);
+    }
+    MT_RETURN_IF_ERROR(Run(*plan->backward, pointers, workspace, context.stream));
+    return in_place ? absl::OkStatus() : Join(gradients, tensors, batch, context.stream);
   }
 
  private:
-  Bucket BucketOf(int64_t documents, int64_t longest) const {
-    constexpr int64_t kStep = 512;
-    return {.documents = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(documents))),
-            .longest = std::min((longest + kStep - 1) / kStep * kStep, shape_.max_tokens)};
+  static constexpr int64_t kLongestStep = 512;
+
+  struct KeyGradients {
+    void* key;
+    void* value;
+  };
+
+  AttentionBucket RaggedBucketOf(const AttentionCounts& counts) const {
+    const auto documents = static_cast<uint64_t>(counts.documents);
+    const int64_t longest = (counts.longest + kLongestStep - 1) / kLongestStep * kLongestStep;
+    return {.documents = static_cast<int64_t>(std::bit_ceil(documents)),
+            .longest = std::min(longest, shape_.max_tokens),
+            .even = false};
   }
 
-  std::shared_ptr<const Plan> Find(const Bucket& bucket) {
+  // Even buckets are exact, so that each of them costs Prepare's time again. Lengths in steps,
+  // which those are that text is cut to, keep them few: a lone document of any length has none.
+  AttentionBucket BucketOf(const AttentionCounts& counts) const {
+    const bool even = counts.documents * counts.longest == counts.tokens;
+    if (even && counts.longest % kLongestStep == 0) {
+      return {.documents = counts.documents, .longest = counts.longest, .even = true};
+    }
+    return RaggedBucketOf(counts);
+  }
+
+  // Even graphs are a matter of speed alone. Whatever keeps one from being built, too small a
+  // workspace, a refusal of cuDNN, for which the frontend has several codes, or a fault, ragged
+  // ones serve the same micro-batches, or say what is wrong.
+  absl::StatusOr<PlanPointer> EvenPlan(const AttentionCounts& counts)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(build_mutex_) {
+    absl::StatusOr<PlanPointer> plan = BuildPlan(shape_, BucketOf(counts), build_handle_);
+    return plan.ok() ? std::move(plan) : RaggedPlan(RaggedBucketOf(counts));
+  }
+
+  absl::StatusOr<PlanPointer> RaggedPlan(const AttentionBucket& bucket)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(build_mutex_) {
+    if (PlanPointer plan = Find(bucket); plan != nullptr) {
+      return plan;
+    }
+    MT_ASSIGN_OR_RETURN(PlanPointer plan, BuildPlan(shape_, bucket, build_handle_));
+    Keep(bucket, plan);
+    return plan;
+  }
+
+  void Keep(const AttentionBucket& bucket, PlanPointer plan) {
+    MutexLock lock(&plans_mutex_);
+    plans_.emplace(bucket, std::move(plan));
+  }
+
+  PlanPointer Find(const AttentionBucket& bucket) {
     MutexLock lock(&plans_mutex_);
     const auto found = plans_.find(bucket);
     return found == plans_.end() ? nullptr : found->second;
   }
 
-  absl::StatusOr<std::shared_ptr<const Plan>> PlanOf(const AttentionBatch& batch) {
-    if (auto plan = Find(BucketOf(batch.documents, batch.longest)); plan != nullptr) {
+  absl::StatusOr<PlanPointer> PlanOf(const AttentionCounts& counts) {
+    if (PlanPointer plan = Find(BucketOf(counts)); plan != nullptr) {
       return plan;
     }
     return absl::FailedPreconditionError(
-        absl::StrCat("attention was not prepared for ", batch.documents,
-                     " documents, the longest of ", batch.longest, " tokens"));
+        absl::StrCat("attention was not prepared for ", counts.tokens, " tokens in ",
+                     counts.documents, " documents, the longest of ", counts.longest));
   }
 
   AttentionTables TablesOf(const AttentionBatch& batch) const {
-    return AttentionTablesOf(shape_, batch.tokens, batch.documents);
+    return AttentionTablesOf(shape_, batch.counts.tokens, batch.counts.documents);
   }
 
   static void* Table(const AttentionBatch& batch, int64_t offset_bytes) {
     return Offset(Writable(batch.tables), offset_bytes);
   }
 
-  Pointers CommonPointers(const AttentionTensors& tensors, const AttentionBatch& batch) const {
-    const AttentionTables tables = TablesOf(batch);
-    const int64_t size = SizeBytes(shape_.dtype);
-    void* qkv = Writable(tensors.qkv);
-    return {{kQuery, qkv},
-            {kKey, Offset(qkv, shape_.OutWidth() * size)},
-            {kValue, Offset(qkv, (shape_.OutWidth() + shape_.KeyWidth()) * size)},
-            {kOut, tensors.out},
-            {kLogSumExp, tensors.log_sum_exp},
-            {kLengths, Table(batch, tables.lengths)},
-            {kQkvOffsets, Table(batch, tables.qkv_offsets)},
-            {kOutOffsets, Table(batch, tables.out_offsets)},
-            {kLogSumExpOffsets, Table(batch, tables.log_sum_exp_offsets)}};
+  // Within rows of QkvWidth.
+  void* KeysOf(void* qkv) const { return Offset(qkv, shape_.OutWidth() * SizeBytes(shape_.dtype)); }
+  void* ValuesOf(void* qkv) const {
+    return Offset(KeysOf(qkv), shape_.KeyWidth() * SizeBytes(shape_.dtype));
   }
 
-  absl::Status Execute(const fe::graph::Graph& graph, Pointers& pointers, void* workspace,
-                       cudaStream_t stream) const {
+  AttentionPointers CommonPointers(const Plan& plan, const AttentionTensors& tensors,
+                                   const AttentionBatch& batch) const {
+    void* qkv = Writable(tensors.qkv);
+    AttentionPointers pointers = {{kQuery, qkv},
+                                  {kKey, KeysOf(qkv)},
+                                  {kValue, ValuesOf(qkv)},
+                                  {kOut, tensors.out},
+                                  {kLogSumExp, tensors.log_sum_exp}};
+    if (!plan.bucket.even) {
+      const AttentionTables tables = TablesOf(batch);
+      pointers[kLengths] = Table(batch, tables.lengths);
+      pointers[kQkvOffsets] = Table(batch, tables.qkv_offsets);
+      pointers[kOutOffsets] = Table(batch, tables.out_offsets);
+      pointers[kLogSumExpOffsets] = Table(batch, tables.log_sum_exp_offsets);
+    }
+    return pointers;
+  }
+
+  absl::Status Run(const CudnnAttentionGraph& graph, AttentionPointers& pointers, void* workspace,
+                   cudaStream_t stream) const {
     MT_RETURN_IF_ERROR(CudnnStatus(cudnnSetStream(run_handle_, stream), "cudnnSetStream"));
-    return FrontendStatus(graph.execute(run_handle_, pointers, workspace), "attention");
+    return graph.Run(run_handle_, pointers, workspace);
+  }
+
+  absl::Status Join(const KeyGradients& gradients, const AttentionTensors& tensors,
+                    const AttentionBatch& batch, cudaStream_t stream) const {
+    const int64_t size = SizeBytes(shape_.dtype);
+    return LaunchJoinRows({.left = gradients.key,
+                           .right = gradients.value,
+                           .target = KeysOf(tensors.qkv_gradient),
+                           .stride_bytes = shape_.QkvWidth() * size,
+                           .width_bytes = shape_.KeyWidth() * size,
+                           .rows = batch.counts.tokens},
+                          stream);
   }
 
   const AttentionShape shape_;
@@ -334,7 +244,7 @@ class CudnnAttention final : public PackedAttention {
   const cudnnHandle_t build_handle_ ABSL_GUARDED_BY(build_mutex_);
   const cudnnHandle_t run_handle_;
   Mutex plans_mutex_;
-  std::map<Bucket, std::shared_ptr<const Plan>> plans_ ABSL_GUARDED_BY(plans_mutex_);
+  std::map<AttentionBucket, PlanPointer> plans_ ABSL_GUARDED_BY(plans_mutex_);
 };
 
 }  // namespace

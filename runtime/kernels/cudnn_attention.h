@@ -12,8 +12,10 @@
 namespace megatrain {
 
 // For a shape that CudnnServes. Plans are kept by bucket: documents rounded up to a power of
-// two, the longest document to a multiple of 512. A deterministic backward whose plan needs more
-// than CudnnWorkspaceBytes runs on ExactAttention's kernels.
+// two, the longest document to a multiple of 512. Micro-batches whose documents all have one
+// length, a multiple of 512, have buckets of their own, with faster plans where cuDNN has them.
+// A deterministic backward whose plan needs more than CudnnWorkspaceBytes runs on
+// ExactAttention's kernels.
 absl::StatusOr<std::unique_ptr<PackedAttention>> MakeCudnnAttention(const AttentionShape& shape);
 
 }  // namespace megatrain

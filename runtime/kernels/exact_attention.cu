@@ -452,7 +452,7 @@ Arguments ArgumentsOf(const AttentionShape& shape, const AttentionTensors& tenso
           .row_dots = static_cast<float*>(scratch),
           .tiles = reinterpret_cast<const AttentionTile*>(static_cast<const char*>(batch.tables) +
                                                           tables.tile_table),
-          .tokens = batch.tokens,
+          .tokens = batch.counts.tokens,
           .heads = shape.heads,
           .kv_heads = shape.kv_heads,
           .head_dim = shape.head_dim,
@@ -464,7 +464,8 @@ Arguments ArgumentsOf(const AttentionShape& shape, const AttentionTensors& tenso
 
 absl::Status ExactAttention::Forward(const AttentionTensors& tensors, const AttentionBatch& batch,
                                      const AttentionContext& context) {
-  const AttentionTables tables = AttentionTablesOf(shape_, batch.tokens, batch.documents);
+  const AttentionTables tables =
+      AttentionTablesOf(shape_, batch.counts.tokens, batch.counts.documents);
   const Arguments arguments = ArgumentsOf(shape_, tensors, batch, tables, context.scratch);
   return Dispatch(shape_, [&]<typename T, int kWidth>() {
     return LaunchForward<T, kWidth>(arguments, tables.tiles, context.stream);
@@ -473,7 +474,8 @@ absl::Status ExactAttention::Forward(const AttentionTensors& tensors, const Atte
 
 absl::Status ExactAttention::Backward(const AttentionTensors& tensors, const AttentionBatch& batch,
                                       const AttentionContext& context) {
-  const AttentionTables tables = AttentionTablesOf(shape_, batch.tokens, batch.documents);
+  const AttentionTables tables =
+      AttentionTablesOf(shape_, batch.counts.tokens, batch.counts.documents);
   const Arguments arguments = ArgumentsOf(shape_, tensors, batch, tables, context.scratch);
   MT_RETURN_IF_ERROR(Dispatch(shape_, [&]<typename T, int kWidth>() {
     return LaunchBackward<T, kWidth>(arguments, tables.tiles, context.stream);

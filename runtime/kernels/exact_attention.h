@@ -18,8 +18,8 @@ class ExactAttention final : public PackedAttention {
   // The shape is one that MakePackedAttention accepts.
   explicit ExactAttention(const AttentionShape& shape) : shape_(shape) {}
 
-  // Ready for any batch.
-  absl::Status Prepare(int64_t documents, int64_t longest) override { return absl::OkStatus(); }
+  // Ready for any batch. Its log_sum_exp is [t, heads].
+  absl::Status Prepare(const AttentionCounts& /*counts*/) override { return absl::OkStatus(); }
   absl::Status Forward(const AttentionTensors& tensors, const AttentionBatch& batch,
                        const AttentionContext& context) override;
   absl::Status Backward(const AttentionTensors& tensors, const AttentionBatch& batch,

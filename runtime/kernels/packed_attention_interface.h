@@ -17,18 +17,24 @@ namespace megatrain {
 struct AttentionTensors {
   const void* qkv;               // [t, QkvWidth]
   void* out;                     // [t, OutWidth]: written by Forward, read by Backward
-  float* log_sum_exp;            // [t, heads], sinks included: written by Forward, read by Backward
+  float* log_sum_exp;            // t * heads, sinks included, in an order of the writer's own:
+                                 // written by Forward, read by Backward of the same batch
   const float* sinks = nullptr;  // [heads], when the shape has them
   const void* out_gradient = nullptr;
   void* qkv_gradient = nullptr;    // all of it is written
   float* sink_gradient = nullptr;  // [heads], added to
 };
 
-// One micro-batch. `tables` is the device copy of what FillAttentionTables wrote.
-struct AttentionBatch {
+// How a micro-batch's tokens fall into documents. Plans are made for these and found by them.
+struct AttentionCounts {
   int64_t tokens;
   int64_t documents;
   int64_t longest;  // tokens of the longest document
+};
+
+// One micro-batch. `tables` is the device copy of what FillAttentionTables wrote.
+struct AttentionBatch {
+  AttentionCounts counts;
   const void* tables;
 };
 
@@ -44,9 +50,9 @@ class PackedAttention {
  public:
   virtual ~PackedAttention() = default;
 
-  // Makes ready for micro-batches of so many documents with so long a longest one. Up to a
-  // second of host work the first time, nothing after: belongs outside of a step. Thread-safe.
-  virtual absl::Status Prepare(int64_t documents, int64_t longest) = 0;
+  // Makes ready for micro-batches of these counts. Up to a second or two of host work the first
+  // time, nothing after: belongs outside of a step. Thread-safe.
+  virtual absl::Status Prepare(const AttentionCounts& counts) = 0;
 
   // FAILED_PRECONDITION when the batch was not prepared for.
   virtual absl::Status Forward(const AttentionTensors& tensors, const AttentionBatch& batch,

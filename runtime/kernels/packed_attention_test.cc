@@ -3,17 +3,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <memory>
-#include <numeric>
 #include <ostream>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "runtime/kernels/attention_reference_for_test.h"
-#include "runtime/kernels/device_array_for_test.h"
+#include "runtime/kernels/attention_run_for_test.h"
 
 namespace megatrain {
 namespace {
@@ -54,116 +52,6 @@ AttentionShape WithSinks(AttentionShape shape) {
   return shape;
 }
 
-AttentionInputs RandomInputs(const AttentionShape& shape, const std::vector<int32_t>& lengths,
-                             uint64_t seed) {
-  AttentionInputs inputs;
-  inputs.document_offsets.resize(lengths.size() + 1);
-  std::partial_sum(lengths.begin(), lengths.end(), inputs.document_offsets.begin() + 1);
-  const int64_t tokens = inputs.document_offsets.back();
-  inputs.qkv = RandomNumbers(shape.dtype, tokens * shape.QkvWidth(), seed);
-  inputs.out_gradient = RandomNumbers(shape.dtype, tokens * shape.OutWidth(), seed + 1);
-  if (shape.sinks) {
-    inputs.sinks = RandomNumbers(kFloat32, shape.heads, seed + 2);
-  }
-  return inputs;
-}
-
-struct Outputs {
-  std::vector<float> out;
-  std::vector<float> log_sum_exp;
-  std::vector<float> qkv_gradient;
-  std::vector<float> sink_gradient;
-};
-
-// One forward and backward with poisoned outputs and scratch memory, everything moved by
-// `shift_bytes`. Sink gradients start at 1, to show that they are added to.
-class GpuRun {
- public:
-  GpuRun(const AttentionShape& shape, const AttentionInputs& inputs, int64_t shift_bytes = 0)
-      : shape_(shape),
-        inputs_(inputs),
-        qkv_(shape.dtype, inputs.qkv, shift_bytes),
-        out_gradient_(shape.dtype, inputs.out_gradient, shift_bytes),
-        sinks_(shape.sinks ? inputs.sinks : std::vector<float>(shape.heads, 0), shift_bytes),
-        out_(shape.dtype, Tokens() * shape.OutWidth(), shift_bytes),
-        log_sum_exp_(Tokens() * shape.heads, shift_bytes),
-        qkv_gradient_(shape.dtype, Tokens() * shape.QkvWidth(), shift_bytes),
-        sink_gradient_(std::vector<float>(shape.heads, 1), shift_bytes),
-        scratch_(AttentionScratchBytes(shape)),
-        tables_(AttentionTableBytes(shape, Tokens(), Documents())) {
-    std::vector<unsigned char> tables(tables_.count());
-    FillAttentionTables(shape, inputs.document_offsets, tables.data());
-    tables_.Upload(tables);
-  }
-
-  int64_t Tokens() const { return inputs_.document_offsets.back(); }
-  int64_t Documents() const { return std::ssize(inputs_.document_offsets) - 1; }
-  AttentionBatch Batch() {
-    int32_t longest = 0;
-    for (int64_t i = 0; i < Documents(); ++i) {
-      longest = std::max(longest, inputs_.document_offsets[i + 1] - inputs_.document_offsets[i]);
-    }
-    return {
-        .tokens = Tokens(), .documents = Documents(), .longest = longest, .tables = tables_.data()};
-  }
-  AttentionTensors Tensors() {
-    return {.qkv = qkv_.data(),
-            .out = out_.data(),
-            .log_sum_exp = log_sum_exp_.data(),
-            .sinks = shape_.sinks ? sinks_.data() : nullptr,
-            .out_gradient = out_gradient_.data(),
-            .qkv_gradient = qkv_gradient_.data(),
-            .sink_gradient = shape_.sinks ? sink_gradient_.data() : nullptr};
-  }
-  AttentionContext Context() { return {scratch_.data(), nullptr}; }
-
-  Outputs Run(PackedAttention& attention) {
-    EXPECT_EQ(attention.Forward(Tensors(), Batch(), Context()), absl::OkStatus());
-    scratch_.Poison();
-    EXPECT_EQ(attention.Backward(Tensors(), Batch(), Context()), absl::OkStatus());
-    return {.out = out_.Download(),
-            .log_sum_exp = log_sum_exp_.Download(),
-            .qkv_gradient = qkv_gradient_.Download(),
-            .sink_gradient = sink_gradient_.Download()};
-  }
-
- private:
-  const AttentionShape shape_;
-  const AttentionInputs& inputs_;
-  DeviceNumbers qkv_;
-  DeviceNumbers out_gradient_;
-  DeviceArray<float> sinks_;
-  DeviceNumbers out_;
-  DeviceArray<float> log_sum_exp_;
-  DeviceNumbers qkv_gradient_;
-  DeviceArray<float> sink_gradient_;
-  DeviceArray<unsigned char> scratch_;
-  DeviceArray<unsigned char> tables_;
-};
-
-// Rows [begin, end), columns [left, right) of a row-major matrix.
-template <typename T>
-std::vector<T> Part(const std::vector<T>& matrix, int64_t width, int64_t begin, int64_t end,
-                    int64_t left, int64_t right) {
-  std::vector<T> part;
-  for (int64_t row = begin; row < end; ++row) {
-    part.insert(part.end(), matrix.begin() + row * width + left,
-                matrix.begin() + row * width + right);
-  }
-  return part;
-}
-
-double Norm(const std::vector<double>& values) {
-  return std::sqrt(std::inner_product(values.begin(), values.end(), values.begin(), 0.0));
-}
-
-double Distance(const std::vector<float>& actual, const std::vector<double>& expected) {
-  std::vector<double> difference(expected.size());
-  std::transform(actual.begin(), actual.end(), expected.begin(), difference.begin(),
-                 [](float a, double b) { return a - b; });
-  return Norm(difference);
-}
-
 class Attention : public testing::TestWithParam<Case> {
  protected:
   void SetUp() override {
@@ -173,81 +61,46 @@ class Attention : public testing::TestWithParam<Case> {
   }
 
   const AttentionShape& shape() const { return GetParam().shape; }
-  double Tolerance() const { return shape().dtype == kFloat32 ? 1e-5 : 1e-2; }
   // Whether gradients repeat to the bit.
   bool Repeats() const { return shape().mode == kDeterministic || !CudnnServes(shape()); }
 
-  Outputs Run(const AttentionInputs& inputs, int64_t shift_bytes = 0) {
-    GpuRun run(shape(), inputs, shift_bytes);
-    EXPECT_EQ(attention_->Prepare(run.Documents(), run.Batch().longest), absl::OkStatus());
+  AttentionInputs RandomInputs(const std::vector<int32_t>& lengths, uint64_t seed) const {
+    return RandomAttentionInputs(shape(), lengths, seed);
+  }
+
+  AttentionOutputs Run(const AttentionInputs& inputs, int64_t shift_bytes = 0) {
+    AttentionRun run(shape(), inputs, shift_bytes);
+    EXPECT_EQ(attention_->Prepare(CountsOf(inputs)), absl::OkStatus());
     return run.Run(*attention_);
   }
 
-  // Columns [left, right) of all rows: no element far off, and no long document off as a whole.
-  void ExpectColumnsClose(const std::vector<float>& actual, const std::vector<double>& expected,
-                          int64_t width, int64_t left, int64_t right,
-                          const std::vector<int32_t>& offsets) const {
-    const auto all = Part(expected, width, 0, offsets.back(), left, right);
-    const double spread = Norm(all) / std::sqrt(static_cast<double>(all.size()));
-    ExpectNear(Part(actual, width, 0, offsets.back(), left, right), all, 2 * Tolerance(),
-               20 * Tolerance() * spread);
-    for (size_t i = 0; i + 1 < offsets.size(); ++i) {
-      if (offsets[i + 1] - offsets[i] < 16) {
-        continue;  // gradients of scores that can hardly move are all rounding
-      }
-      const auto part = Part(expected, width, offsets[i], offsets[i + 1], left, right);
-      const auto found = Part(actual, width, offsets[i], offsets[i + 1], left, right);
-      EXPECT_LE(Distance(found, part), Tolerance() * Norm(part)) << "document " << i;
-    }
-  }
-
-  void ExpectAgrees(const AttentionInputs& inputs, const Outputs& outputs) const {
-    const AttentionResults expected = ReferenceAttention(shape(), inputs);
-    const std::vector<int32_t>& offsets = inputs.document_offsets;
-    const int64_t out = shape().OutWidth();
-    const int64_t key = shape().KeyWidth();
-    const int64_t qkv = shape().QkvWidth();
-    ExpectColumnsClose(outputs.out, expected.out, out, 0, out, offsets);
-    ExpectNear(outputs.log_sum_exp, expected.log_sum_exp, 1e-5,
-               shape().dtype == kFloat32 ? 2e-5 : 2e-4);
-    for (const auto& [left, right] :
-         {std::pair(int64_t{0}, out), std::pair(out, out + key), std::pair(out + key, qkv)}) {
-      SCOPED_TRACE(testing::Message() << "gradient columns " << left << " to " << right);
-      ExpectColumnsClose(outputs.qkv_gradient, expected.qkv_gradient, qkv, left, right, offsets);
-    }
-    if (shape().sinks) {
-      std::vector<double> sink_gradient = expected.sink_gradient;
-      for (double& value : sink_gradient) {
-        value += 1;
-      }
-      ExpectNear(outputs.sink_gradient, sink_gradient, Tolerance(),
-                 Tolerance() * Norm(expected.sink_gradient));
-    }
+  void ExpectRunAgrees(const AttentionInputs& inputs) {
+    ExpectAgrees(shape(), inputs, ReferenceAttention(shape(), inputs), Run(inputs));
   }
 
   std::unique_ptr<PackedAttention> attention_;
 };
 
 TEST_P(Attention, AgreesWithFloat64InOutputAndGradients) {
-  const AttentionInputs inputs = RandomInputs(shape(), GetParam().lengths, 1);
-  ExpectAgrees(inputs, Run(inputs));
+  const AttentionInputs inputs = RandomInputs(GetParam().lengths, 1);
+  ExpectRunAgrees(inputs);
 }
 
 // The same documents in another order and one less: other offsets, and mostly the same bucket.
 TEST_P(Attention, ServesAnotherBatch) {
   std::vector<int32_t> lengths = GetParam().lengths;
-  const AttentionInputs first = RandomInputs(shape(), lengths, 1);
+  const AttentionInputs first = RandomInputs(lengths, 1);
   Run(first);
   std::reverse(lengths.begin(), lengths.end());
   lengths.pop_back();
-  const AttentionInputs second = RandomInputs(shape(), lengths, 7);
-  ExpectAgrees(second, Run(second));
+  const AttentionInputs second = RandomInputs(lengths, 7);
+  ExpectRunAgrees(second);
 }
 
 TEST_P(Attention, RepeatsToTheBitAtOtherAddresses) {
-  const AttentionInputs inputs = RandomInputs(shape(), GetParam().lengths, 1);
-  const Outputs first = Run(inputs);
-  const Outputs second = Run(inputs, 48);
+  const AttentionInputs inputs = RandomInputs(GetParam().lengths, 1);
+  const AttentionOutputs first = Run(inputs);
+  const AttentionOutputs second = Run(inputs, 48);
   EXPECT_TRUE(first.out == second.out);
   EXPECT_TRUE(first.log_sum_exp == second.log_sum_exp);
   if (Repeats()) {
@@ -257,19 +110,19 @@ TEST_P(Attention, RepeatsToTheBitAtOtherAddresses) {
 }
 
 TEST_P(Attention, AnotherDocumentChangesNoBit) {
-  AttentionInputs inputs = RandomInputs(shape(), GetParam().lengths, 1);
-  const Outputs before = Run(inputs);
+  AttentionInputs inputs = RandomInputs(GetParam().lengths, 1);
+  const AttentionOutputs before = Run(inputs);
   // All of document 1 changes.
   const int64_t begin = inputs.document_offsets[1];
   const int64_t end = inputs.document_offsets[2];
-  const AttentionInputs other = RandomInputs(shape(), GetParam().lengths, 20);
+  const AttentionInputs other = RandomInputs(GetParam().lengths, 20);
   const auto replace = [&](std::vector<float>& values, const std::vector<float>& by,
                            int64_t width) {
     std::copy(by.begin() + begin * width, by.begin() + end * width, values.begin() + begin * width);
   };
   replace(inputs.qkv, other.qkv, shape().QkvWidth());
   replace(inputs.out_gradient, other.out_gradient, shape().OutWidth());
-  const Outputs after = Run(inputs);
+  const AttentionOutputs after = Run(inputs);
   const auto expect_same = [&](const std::vector<float>& a, const std::vector<float>& b,
                                int64_t width) {
     const int64_t tokens = inputs.document_offsets.back();
@@ -328,12 +181,16 @@ TEST(PackedAttention, RefusesABatchItWasNotPreparedFor) {
   const AttentionShape shape = Shape(kBfloat16, 2, 1, 64);
   auto attention = MakePackedAttention(shape);
   ASSERT_TRUE(attention.ok()) << attention.status();
-  const AttentionInputs inputs = RandomInputs(shape, {100, 30}, 1);
-  GpuRun run(shape, inputs);
+  const AttentionInputs inputs = RandomAttentionInputs(shape, {100, 30}, 1);
+  AttentionRun run(shape, inputs);
   EXPECT_EQ((*attention)->Forward(run.Tensors(), run.Batch(), run.Context()).code(),
             absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ((*attention)->Prepare(2, shape.max_tokens + 1).code(),
-            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(
+      (*attention)
+          ->Prepare(
+              {.tokens = shape.max_tokens + 1, .documents = 1, .longest = shape.max_tokens + 1})
+          .code(),
+      absl::StatusCode::kInvalidArgument);
 }
 
 TEST(PackedAttention, RefusesShapesItCannotServe) {

@@ -40,7 +40,7 @@ CudaShape MakeCudaShape(const ModelConfig& config, ComputeDtype dtype, Attention
 struct LayerBuffers {
   // In Kept where its level says so, else in the workspace.
   void* attention_out;     // [t, H C]
-  float* log_sum_exp;      // [t, H]
+  float* log_sum_exp;      // t H, in attention's own order
   void* qkv;               // [t, (H + 2 K) C], rotated
   float* attention_rms;    // [t], inverse root mean squares of the layer's input
   void* middle;            // [t, d], hidden states between attention and MLP

@@ -63,6 +63,13 @@ cudaStream_t StreamOf(const Workspace& workspace) {
 
 int64_t TokenCount(const MicroBatch& batch) { return static_cast<int64_t>(batch.tokens.size()); }
 
+// One place for what attention prepares for and what its plan is found by later.
+AttentionCounts CountsOf(const MicroBatch& batch) {
+  return {.tokens = TokenCount(batch),
+          .documents = static_cast<int64_t>(batch.document_offsets.size()) - 1,
+          .longest = LongestDocument(batch)};
+}
+
 absl::Status CheckRoom(const char* what, int64_t needed_bytes, int64_t given_bytes) {
   if (needed_bytes <= given_bytes) {
     return absl::OkStatus();
@@ -86,8 +93,7 @@ class CudaTemplates final : public ModelTemplates {
 
   absl::Status Prepare(const MicroBatch& batch) override {
     MT_RETURN_IF_ERROR(CheckMicroBatch(batch, model_.shape.vocab_size, limits_));
-    const auto documents = static_cast<int64_t>(batch.document_offsets.size()) - 1;
-    return parts_.attention->Prepare(documents, LongestDocument(batch));
+    return parts_.attention->Prepare(CountsOf(batch));
   }
 
   int64_t BatchTableBytes() const override {
@@ -187,10 +193,7 @@ class CudaTemplates final : public ModelTemplates {
     return {.weights = BindWeights(Layer(arguments.unit), arguments.weights, dtype()),
             .hidden = arguments.input,
             .positions = tables.positions,
-            .batch = {.tokens = TokenCount(batch),
-                      .documents = static_cast<int64_t>(batch.document_offsets.size()) - 1,
-                      .longest = LongestDocument(batch),
-                      .tables = tables.attention},
+            .batch = {.counts = CountsOf(batch), .tables = tables.attention},
             .overwrites_gradients = arguments.overwrites_gradients,
             .mark = arguments.input_mark};
   }

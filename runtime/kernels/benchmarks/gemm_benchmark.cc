@@ -166,15 +166,19 @@ absl::Status PrintProducts(const ModelConfig& config, int64_t tokens) {
   return PrintSequence(layer, choices);
 }
 
-// Documents of one length, with a model's heads.
+// Documents of one length, with a model's heads; the last of them shorter by `missing` tokens.
 struct AttentionCase {
   const char* name;
   const ModelConfig& config;
   int64_t documents;
   int64_t length;
+  int64_t missing;
   AttentionMode mode;
   ComputeDtype dtype;
 
+  AttentionCounts Counts() const {
+    return {.tokens = documents * length - missing, .documents = documents, .longest = length};
+  }
   AttentionShape Shape() const {
     return {.max_tokens = documents * length,
             .heads = static_cast<int>(config.head_count),
@@ -188,7 +192,7 @@ struct AttentionCase {
 DeviceArray<char> DeviceTables(const AttentionCase& work) {
   std::vector<int32_t> offsets;
   for (int64_t i = 0; i <= work.documents; ++i) {
-    offsets.push_back(static_cast<int32_t>(i * work.length));
+    offsets.push_back(static_cast<int32_t>(std::min(i * work.length, work.Counts().tokens)));
   }
   std::vector<char> tables(AttentionTableBytes(work.Shape(), offsets.back(), work.documents));
   FillAttentionTables(work.Shape(), offsets, tables.data());
@@ -199,14 +203,18 @@ absl::Status TimeAttention(const AttentionCase& work, const AttentionTensors& te
                            const AttentionBatch& batch, const AttentionContext& context) {
   const AttentionShape shape = work.Shape();
   MT_ASSIGN_OR_RETURN(const auto attention, MakePackedAttention(shape));
-  MT_RETURN_IF_ERROR(attention->Prepare(work.documents, work.length));
+  MT_RETURN_IF_ERROR(attention->Prepare(batch.counts));
   const double forward = MedianSeconds([&] { return attention->Forward(tensors, batch, context); });
   const double backward =
       MedianSeconds([&] { return attention->Backward(tensors, batch, context); });
-  const double flop = 2.0 * static_cast<double>(batch.tokens * work.length * shape.OutWidth());
-  std::printf("attention %-20s %" PRId64 " x %" PRId64 " | forward %6.1f backward %6.1f TFLOP/s\n",
-              work.name, int64_t{work.documents}, int64_t{work.length}, 1e-12 * flop / forward,
-              2.5e-12 * flop / backward);
+  const double flop =
+      2.0 * static_cast<double>(batch.counts.tokens * work.length * shape.OutWidth());
+  std::printf("attention %-18s %" PRId64 " x %" PRId64
+              " %-6s | forward %6.1f backward %6.1f us"
+              " | forward %6.1f backward %6.1f TFLOP/s\n",
+              work.name, work.documents, work.length, work.missing == 0 ? "even" : "uneven",
+              1e6 * forward, 1e6 * backward, 1e-12 * flop / forward, 2.5e-12 * flop / backward);
+  std::fflush(stdout);
   return absl::OkStatus();
 }
 
@@ -227,30 +235,36 @@ absl::Status PrintAttention(const AttentionCase& work) {
                         .log_sum_exp = log_sum_exp.get(),
                         .out_gradient = out_gradient.get(),
                         .qkv_gradient = qkv_gradient.get()},
-                       {.tokens = tokens,
-                        .documents = work.documents,
-                        .longest = work.length,
-                        .tables = tables.get()},
-                       {scratch.get(), nullptr});
+                       {.counts = work.Counts(), .tables = tables.get()}, {scratch.get(), nullptr});
 }
 
+// Beside each even micro-batch the same one without its last token, which has another plan.
 absl::Status PrintAttentions(const ModelConfig& config) {
-  constexpr auto kDeterministic = AttentionMode::kDeterministic;
+  struct Arithmetic {
+    const char* name;
+    AttentionMode mode;
+    ComputeDtype dtype;
+  };
   for (const auto& [documents, length] : {std::pair(8, 1024), std::pair(2, 4096)}) {
-    for (const AttentionCase& work :
-         {AttentionCase{"bf16 fast", config, documents, length, AttentionMode::kFast, kBfloat16},
-          AttentionCase{"bf16 deterministic", config, documents, length, kDeterministic, kBfloat16},
-          AttentionCase{"fp32", config, documents, length, kDeterministic,
-                        ComputeDtype::kFloat32}}) {
-      MT_RETURN_IF_ERROR(PrintAttention(work));
+    for (const auto& [name, mode, dtype] :
+         {Arithmetic{"bf16 fast", AttentionMode::kFast, kBfloat16},
+          Arithmetic{"bf16 deterministic", AttentionMode::kDeterministic, kBfloat16},
+          Arithmetic{"fp32", AttentionMode::kDeterministic, ComputeDtype::kFloat32}}) {
+      for (const int64_t missing : {0, 1}) {
+        MT_RETURN_IF_ERROR(PrintAttention({name, config, documents, length, missing, mode, dtype}));
+      }
     }
   }
   return absl::OkStatus();
 }
 
-absl::Status Run(const std::string& shape, const std::vector<int64_t>& token_counts) {
+absl::Status Run(const std::string& shape, const std::vector<int64_t>& token_counts,
+                 bool attention_alone) {
   MT_ASSIGN_OR_RETURN(const ModelConfig config, ShapeByName(shape));
   MT_RETURN_IF_ERROR(PrintAttentions(config));
+  if (attention_alone) {
+    return absl::OkStatus();
+  }
   for (const int64_t tokens : token_counts) {
     MT_RETURN_IF_ERROR(PrintProducts(config, tokens));
   }
@@ -263,12 +277,14 @@ absl::Status Run(const std::string& shape, const std::vector<int64_t>& token_cou
 int main(int argc, char** argv) {
   std::string shape = "qwen2.5-7b";
   std::vector<int64_t> token_counts = {8192};
+  bool attention_alone = false;
   CLI::App app("Speed of a model's matrix products and attention on random numbers.");
   app.add_option("--shape", shape, "Shape of the model")
       ->check(CLI::IsMember(megatrain::ShapeNames()));
   app.add_option("tokens", token_counts, "Tokens of a micro-batch")->check(CLI::PositiveNumber);
+  app.add_flag("--attention-alone", attention_alone, "Leave the products out");
   CLI11_PARSE(app, argc, argv);
-  const absl::Status status = megatrain::Run(shape, token_counts);
+  const absl::Status status = megatrain::Run(shape, token_counts, attention_alone);
   if (!status.ok()) {
     std::fprintf(stderr, "gemm_benchmark: %s\n", status.ToString().c_str());
     return EXIT_FAILURE;
