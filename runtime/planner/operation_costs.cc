@@ -23,7 +23,7 @@ constexpr double kElementWiseShare = 0.87;
 constexpr double kForwardShareOfAttention = 0.25;
 
 // Of the element-wise work of a layer: what is forward's, and what of it backward repeats when
-// forward kept nothing, beside norms and activation functions, which it always repeats.
+// forward kept nothing, beside norms and activation functions, RemadeElements.
 constexpr double kForwardShareOfElements = 1.0 / 3;
 constexpr double kRepeatedShareOfElements = 0.1;
 
@@ -49,14 +49,22 @@ constexpr double kSlabHostBytes = 3;
 // The verdict of a step: sums over units, between two copies of some kilobytes.
 constexpr double kNormSeconds = 3e-4;
 
-// Bytes that norms, rotation, activation functions and residual additions of one layer move for a
-// token, forward and backward.
-double ElementWiseBytes(const ModelConfig& config) {
-  const int64_t mlp_width = config.moe.expert_count > 0
-                                ? config.moe.experts_per_token * config.moe.expert_width
-                                : config.mlp_width;
+// Of a mixture, of all experts that a token is sent to.
+int64_t MlpWidth(const ModelConfig& config) {
+  return config.moe.expert_count > 0 ? config.moe.experts_per_token * config.moe.expert_width
+                                     : config.mlp_width;
+}
+
+// Elements that norms, rotation, activation functions and residual additions of one layer read and
+// write for a token, forward and backward.
+double ElementWiseElements(const ModelConfig& config) {
   const int64_t qkv = (config.head_count + 2 * config.kv_head_count) * config.head_dim;
-  return static_cast<double>(16 * config.hidden_size + 9 * mlp_width + 6 * qkv);
+  return static_cast<double>(16 * config.hidden_size + 9 * MlpWidth(config) + 6 * qkv);
+}
+
+// Of these what backward writes when forward's is not kept: of norms and activation functions.
+double RemadeElements(const ModelConfig& config) {
+  return static_cast<double>(2 * config.hidden_size + MlpWidth(config));
 }
 
 // Elements that attention's kernels read and write beside their products, for a token and layer.
@@ -120,22 +128,21 @@ OperationCosts::LayerSeconds OperationCosts::MeasureLayer(const ModelConfig& con
   const double attention =
       (rows * ModelFlops(config, document) - dense) * share / speeds_.attention_flops +
       DeviceBytes(AttentionElements(config) * element_bytes * tokens_);
-  const double elements =
-      DeviceBytes(ElementWiseBytes(config) * element_bytes * tokens_) / kElementWiseShare;
+  const double element_seconds = DeviceBytes(element_bytes * tokens_) / kElementWiseShare;
+  const double elements = ElementWiseElements(config) * element_seconds;
+  const double remade = RemadeElements(config) * element_seconds;
   LayerSeconds seconds;
   const double ends = tokens_ / micro_batch_tokens_;
   seconds.forward = ends * kForwardEndsSeconds + products / 3 +
                     attention * kForwardShareOfAttention + elements * kForwardShareOfElements;
   seconds.backward = ends * (kForwardEndsSeconds + kBackwardEndsSeconds) + products + attention +
-                     elements - seconds.forward;
-  for (int level = 0; level < kKeepLevelCount; ++level) {
+                     elements - remade - seconds.forward;
+  for (int level = 0; level < static_cast<int>(KeepLevel::kAll); ++level) {
     const auto keep = static_cast<KeepLevel>(level);
-    if (keep >= KeepLevel::kProducts) {
-      continue;
-    }
     // RecomputeFlops counts attention's forward as products; it is a tenth of them at most.
-    seconds.recompute[level] = Products(rows * RecomputeFlops(config, keep, document) * share) +
-                               elements * kRepeatedShareOfElements;
+    seconds.recompute[level] =
+        remade + Products(rows * RecomputeFlops(config, keep, document) * share) +
+        (keep < KeepLevel::kProducts ? elements * kRepeatedShareOfElements : 0);
   }
   return seconds;
 }

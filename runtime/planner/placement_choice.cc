@@ -81,6 +81,8 @@ void SetKeeping(const Choice& choice, const PlacementSubject& subject, PipelineO
   const int full = FirstFullLayer(choice, layout);
   options.keep.assign(layout.units.size(), choice.keep);
   std::fill(options.keep.begin() + full, options.keep.end() - 1, KeepLevel::kProducts);
+  std::fill_n(options.keep.rbegin() + 1,
+              std::min(choice.whole_keep_layers, choice.full_keep_layers), KeepLevel::kAll);
   const int on_host = std::min(choice.host_kept_micro_batches, options.max_micro_batches);
   const int on_device =
       std::min(choice.device_kept_micro_batches, options.max_micro_batches - on_host);
@@ -118,6 +120,7 @@ Choice Canonical(Choice choice, const ModelLayout& layout) {
   } else if (choice.keep == KeepLevel::kProducts) {
     choice.full_keep_layers = layers;
   }
+  choice.whole_keep_layers = std::min(choice.whole_keep_layers, choice.full_keep_layers);
   if (choice.host_boundary_layers == 0 && choice.host_kept_micro_batches == 0) {
     choice.stash_slots = 0;
   }

@@ -33,7 +33,8 @@ struct Choice {
   int weight_slots = 2;                  // for layers that stream
   int gradient_slots = 2;                // for the same in layer-major order
   KeepLevel keep = KeepLevel::kNothing;  // of layers that none of the two below names
-  int full_keep_layers = 0;              // of the last so many layers: everything
+  int full_keep_layers = 0;              // of the last so many layers: all products
+  int whole_keep_layers = 0;             // of the last so many of these: everything
   int device_units = 0;                  // updated on the device, from its memory
   int device_weight_units = 0;           // updated there over the bus; weights and gradients stay
   int bus_units = 0;                     // updated there over the bus

@@ -88,6 +88,7 @@ PlacementSpace::PlacementSpace(const ModelLayout& layout, const PlacementRequest
       Between(&Choice::device_units, request.device_state_units, 0, units, true),
       Between(&Choice::full_keep_layers, no_keep, 0, layers, true),
       SlotDimension(layers),
+      Between(&Choice::whole_keep_layers, no_keep, 0, layers, false),
       Between(&Choice::device_weight_units, request.device_weight_units, 0, units, false),
       Between(&Choice::bus_units, request.bus_update_units, least_kept, units, false),
       Between(&Choice::kept_gradient_units, request.kept_gradient_units, least_kept, units, false),
