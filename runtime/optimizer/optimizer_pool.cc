@@ -1,5 +1,7 @@
 #include "runtime/optimizer/optimizer_pool.h"
 
+#include <sys/resource.h>
+
 #include <cfenv>
 
 #include "runtime/base/check.h"
@@ -42,6 +44,8 @@ void OptimizerPool::Run(int64_t chunk_count, const std::function<void(int64_t)>&
 void OptimizerPool::ThreadMain() {
   // Flush to zero, which some libraries turn on, would change the bits of small values.
   MT_CHECK(std::fesetenv(FE_DFL_ENV) == 0);
+  // Of this thread alone, as Linux has it. That it may be refused changes no result.
+  setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + kNicer);
   int64_t seen_round = 0;
   while (true) {
     const std::function<void(int64_t)>* body = nullptr;

@@ -14,9 +14,12 @@ namespace megatrain {
 
 // Threads that share the chunks of one piece of work at a time. Created once; running work
 // allocates nothing. The threads have the default floating-point environment, whatever the
-// creator's.
+// creator's, and are nicer than it by kNicer: there are as many as processors, and what launches a
+// device's work must not wait for them.
 class OptimizerPool {
  public:
+  static constexpr int kNicer = 5;
+
   explicit OptimizerPool(int thread_count);  // at least 1
   ~OptimizerPool();
   OptimizerPool(const OptimizerPool&) = delete;

@@ -1,5 +1,8 @@
 #include "runtime/optimizer/optimizer_pool.h"
 
+#include <sys/resource.h>
+
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <limits>
@@ -35,6 +38,13 @@ TEST(OptimizerPoolTest, RunReturnsOnlyWhenAllIsDone) {
     }
     ASSERT_EQ(sum, 10 * round);
   }
+}
+
+TEST(OptimizerPoolTest, ThreadsGiveWayToTheirCreator) {
+  OptimizerPool pool(1);
+  int inside = 0;
+  pool.Run(1, [&](int64_t) { inside = getpriority(PRIO_PROCESS, 0); });
+  EXPECT_EQ(inside, std::min(getpriority(PRIO_PROCESS, 0) + OptimizerPool::kNicer, 19));
 }
 
 #if defined(__x86_64__)

@@ -72,7 +72,7 @@ TEST(DeviceMemoryTest, RegionsFillTheArenaWithoutOverlap) {
         options.updates = {kDevice, kOverBusKeptGradient, kDevice, kOverBusResident, kOverBus,
                            kHost};
         options.keep = std::vector<KeepLevel>(6, KeepLevel::kProducts);
-        options.kept_token_bytes = {0, 10, 20, 30};
+        options.kept_token_bytes = {0, 10, 20, 30, 40};
         options.batch_table_bytes = 100;
         if (order == MicroBatchOrder::kLayerMajor) {
           options.boundary_on_host = {false, true, false, true, true, false};
@@ -164,7 +164,7 @@ TEST(DeviceMemoryTest, WhatPassesOverTheBusHasARingOfChunks) {
 
 TEST(DeviceMemoryTest, KeptActivationsCountByLayerAndToken) {
   PipelineOptions options = Options();
-  options.kept_token_bytes = {0, 64, 128, 256};
+  options.kept_token_bytes = {0, 64, 128, 256, 512};
   const int64_t none = MapDeviceMemory(SmallLayout(false), options).bytes.activations;
   options.keep = {KeepLevel::kNothing,   KeepLevel::kProducts, KeepLevel::kNothing,
                   KeepLevel::kAttention, KeepLevel::kNothing,  KeepLevel::kNothing};
@@ -174,7 +174,7 @@ TEST(DeviceMemoryTest, KeptActivationsCountByLayerAndToken) {
 
 TEST(DeviceMemoryTest, WhatGoesToTheHostLeavesSlotsOnTheDevice) {
   PipelineOptions options = Options();
-  options.kept_token_bytes = {0, 64, 128, 256};
+  options.kept_token_bytes = {0, 64, 128, 256, 512};
   options.keep = std::vector<KeepLevel>(6, KeepLevel::kProducts);
   options.stash_slot_count = 3;
   const DeviceMemoryMap plain = MapDeviceMemory(SmallLayout(false), options);

@@ -61,7 +61,7 @@ struct Rig {
                                          .max_step_tokens = kSmallStepTokens,
                                          .max_micro_batches = kSmallMicroBatches,
                                          .workspace_bytes = CountingTemplates::kWorkspaceBytes,
-                                         .kept_token_bytes = {0, 32, 32, 32}});
+                                         .kept_token_bytes = {0, 32, 32, 32, 32}});
     EXPECT_TRUE(created.ok()) << created.status();
     pipeline = *std::move(created);
   }

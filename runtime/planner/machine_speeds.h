@@ -6,7 +6,7 @@ namespace megatrain {
 // How fast a machine is, a second each. The defaults are those of an H200 at its power limit, in a
 // host with 16 cores (docs/results).
 struct MachineSpeeds {
-  double matmul_flops = 672e12;     // of products of large bf16 matrices, while steps run
+  double matmul_flops = 690e12;     // of products of large bf16 matrices, while steps run
   double float32_flops = 45e12;     // the same in fp32
   double attention_flops = 381e12;  // of attention's products, forward and backward together
   double device_bytes = 4.25e12;    // that the device reads and writes of its own memory

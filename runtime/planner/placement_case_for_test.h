@@ -22,13 +22,14 @@ inline BackendMemory MemoryOf(const ModelConfig& config) {
   const int64_t qkv = query + 2 * config.kv_head_count * config.head_dim;
   const int64_t attention = 2 * query + 4 * config.head_count;
   const int64_t projections = attention + 2 * qkv;
-  const int64_t all = projections + 2 * config.hidden_size + 4 * config.mlp_width;
+  const int64_t products = projections + 2 * config.hidden_size + 4 * config.mlp_width;
+  const int64_t all = products + 4 * config.hidden_size + 2 * config.mlp_width;
   return {.workspace_bytes =
               [=](int64_t tokens) {
                 return kGibibyte + tokens * (6 * config.hidden_size + 4 * config.mlp_width);
               },
           .batch_table_bytes = [](int64_t tokens) { return 64 * tokens; },
-          .kept_token_bytes = {0, attention, projections, all}};
+          .kept_token_bytes = {0, attention, projections, products, all}};
 }
 
 struct PlacementCase {

@@ -36,6 +36,10 @@ constexpr int kMostStashSlots = 9;
 // Guesses by a straight line before a search halves what is left.
 constexpr int kLineGuesses = 4;
 
+// Of the numbers that fill, so many may be the first to take memory. The next one takes what they
+// leave.
+constexpr size_t kTurns = 3;
+
 // Values of a number that are tried, beside its neighbours.
 constexpr int kGrid = 6;
 
@@ -88,7 +92,7 @@ PlacementSpace::PlacementSpace(const ModelLayout& layout, const PlacementRequest
       Between(&Choice::device_units, request.device_state_units, 0, units, true),
       Between(&Choice::full_keep_layers, no_keep, 0, layers, true),
       SlotDimension(layers),
-      Between(&Choice::whole_keep_layers, no_keep, 0, layers, false),
+      Between(&Choice::whole_keep_layers, no_keep, 0, layers, true),
       Between(&Choice::device_weight_units, request.device_weight_units, 0, units, false),
       Between(&Choice::bus_units, request.bus_update_units, least_kept, units, false),
       Between(&Choice::kept_gradient_units, request.kept_gradient_units, least_kept, units, false),
@@ -168,7 +172,7 @@ std::vector<int> PlacementSpace::Values(const Dimension& dimension, const Choice
 Choice PlacementSpace::Fill(Choice choice, double excess, size_t first,
                             const Dimension* but) const {
   for (size_t i = 0; i < dimensions_.size(); ++i) {
-    const Dimension& dimension = dimensions_[(first + i) % dimensions_.size()];
+    const Dimension& dimension = dimensions_[i < kTurns ? (first + i) % kTurns : i];
     if (!dimension.fills || dimension.is_fixed() || &dimension == but) {
       continue;
     }

@@ -72,8 +72,8 @@ class PlacementSpace {
   // Those of a dimension that are worth a try beside the choice's own; none of a fixed one.
   std::vector<int> Values(const Dimension& dimension, const Choice& choice) const;
 
-  // Puts as much on the device as has room, beginning with the dimension `first`; `but`, which may
-  // be null, stays as it is. Requires a choice that fits, with its excess.
+  // Puts as much on the device as has room, beginning with the dimension `first`, one of the first
+  // three; `but`, which may be null, stays as it is. Requires a choice that fits, with its excess.
   Choice Fill(Choice choice, double excess, size_t first, const Dimension* but) const;
 
   Excesses ExcessesOf(const Choice& choice) const;

@@ -38,7 +38,8 @@ int64_t HostGradientBytes(const Case& shape, const Placement& placement) {
 
 int64_t CountFullyKept(const Placement& placement) {
   const std::vector<KeepLevel>& keep = placement.pipeline.keep;
-  return std::count(keep.begin() + 1, keep.end() - 1, KeepLevel::kProducts);
+  return std::count_if(keep.begin() + 1, keep.end() - 1,
+                       [](KeepLevel level) { return level >= KeepLevel::kProducts; });
 }
 
 TEST(PlacementTest, ASmallModelTrainsOnTheDeviceAlone) {
@@ -48,6 +49,36 @@ TEST(PlacementTest, ASmallModelTrainsOnTheDeviceAlone) {
   EXPECT_EQ(CountOnDevice(placement), 30);
   EXPECT_EQ(CountFullyKept(placement), 28);
   EXPECT_GE(placement.pipeline.max_micro_batch_tokens, 8192);
+}
+
+// Memory that nothing else wants keeps what norms and activation functions made.
+TEST(PlacementTest, RoomThatIsLeftKeepsEverythingOfTheLastLayers) {
+  const Case shape("qwen2.5-1.5b");
+  const Placement roomy = shape.Choose(Request(8, 1024, kLargeGpu)).value();
+  const std::vector<KeepLevel>& keep = roomy.pipeline.keep;
+  EXPECT_EQ(std::count(keep.begin() + 1, keep.end() - 1, KeepLevel::kAll), 28);
+
+  PlacementRequest request = Request(64, 1024, kLargeGpu);
+  request.micro_batch_rows = 64;
+  const Placement full = shape.Choose(request).value();
+  EXPECT_EQ(CountOnDevice(full), 30);
+  EXPECT_EQ(full.pipeline.keep_of(1), KeepLevel::kProducts);
+  EXPECT_EQ(full.pipeline.keep_of(28), KeepLevel::kAll);
+  request.keep_level = KeepLevel::kProducts;
+  EXPECT_GT(shape.Choose(request).value().predicted.seconds, full.predicted.seconds);
+}
+
+// They would cross the bus, and are cheaper to make again.
+TEST(PlacementTest, WhatIsKeptOnTheHostIsProductsAlone) {
+  const Case shape("qwen2.5-72b");
+  const Placement placement = shape.Choose(Request(64, 1024, kLargeGpu)).value();
+  const PipelineOptions& options = placement.pipeline;
+  ASSERT_GT(options.CountKept(KeptPlace::kHost, options.max_micro_batches), 0);
+  for (int unit = 1; unit <= 80; ++unit) {
+    if (options.kept_by_place(unit)) {
+      EXPECT_EQ(options.keep_of(unit), KeepLevel::kProducts) << unit;
+    }
+  }
 }
 
 TEST(PlacementTest, SevenBillionLeaveTheLastLayersToTheHostAtMost) {

@@ -71,7 +71,7 @@ PlanExplanation ExplainOptions(const PipelineOptions& options) {
   plan.pipeline = options;
   plan.pipeline.max_step_tokens = 4096;
   plan.pipeline.max_micro_batches = 4;
-  plan.pipeline.kept_token_bytes = {0, 1, 2, 3};
+  plan.pipeline.kept_token_bytes = {0, 1, 2, 3, 4};
   return ExplainPlan(config, Job(4), {.backend = Backend::kCuda}, plan);
 }
 

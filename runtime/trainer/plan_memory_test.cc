@@ -94,7 +94,7 @@ void DrawPlacement(std::mt19937_64& random, int unit_count, PipelineOptions& opt
     options.boundary_on_host.push_back(stashes && draw(0, 2) > 0);
     options.kept_on_host.push_back(stashes && draw(0, 2) > 0);
   }
-  options.kept_token_bytes = {0, 64, 256, 1024};
+  options.kept_token_bytes = {0, 64, 256, 1024, 2048};
   for (int i = 0; i < options.max_micro_batches; ++i) {
     options.kept_places.push_back(static_cast<KeptPlace>(draw(0, 2)));
   }
