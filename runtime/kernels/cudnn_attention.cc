@@ -103,24 +103,23 @@ class CudnnAttention final : public PackedAttention {
     if (plan->backward == nullptr) {
       return exact_.Backward(tensors, batch, context);
     }
-    const bool in_place = KeyGradientsAreInPlace(plan->bucket);
+    const bool even = plan->bucket.even;
     const int64_t part_bytes = KeyGradientBytes(shape_);
     void* workspace = Offset(context.scratch, 2 * part_bytes);
     const KeyGradients gradients =
-        in_place
-            ? KeyGradients{.key = KeysOf(tensors.qkv_gradient),
-                           .value = ValuesOf(tensors.qkv_gradient)}
-            : KeyGradients{.key = context.scratch, .value = Offset(context.scratch, part_bytes)};
+        even ? KeyGradients{.key = KeysOf(tensors.qkv_gradient),
+                            .value = ValuesOf(tensors.qkv_gradient)}
+             : KeyGradients{.key = context.scratch, .value = Offset(context.scratch, part_bytes)};
     AttentionPointers pointers = CommonPointers(*plan, tensors, batch);
     pointers[kOutGradient] = Writable(tensors.out_gradient);
     pointers[kQueryGradient] = tensors.qkv_gradient;
     pointers[kKeyGradient] = gradients.key;
     pointers[kValueGradient] = gradients.value;
-    if (!plan->bucket.even) {
+    if (!even) {
       pointers[kKeyOffsets] = Table(batch, TablesOf(batch).key_offsets);
     }
     MT_RETURN_IF_ERROR(Run(*plan->backward, pointers, workspace, context.stream));
-    return in_place ? absl::OkStatus() : Join(gradients, tensors, batch, context.stream);
+    return even ? absl::OkStatus() : Join(gradients, tensors, batch, context.stream);
   }
 
  private:
@@ -140,22 +139,27 @@ class CudnnAttention final : public PackedAttention {
   }
 
   // Even buckets are exact, so that each of them costs Prepare's time again. Lengths in steps,
-  // which those are that text is cut to, keep them few: a lone document of any length has none.
+  // which those are that text is cut to, keep them few: a lone document of another length has none.
   AttentionBucket BucketOf(const AttentionCounts& counts) const {
     const bool even = counts.documents * counts.longest == counts.tokens;
-    if (even && counts.longest % kLongestStep == 0) {
+    if (even && counts.longest % kLongestStep == 0 && HasEvenPlans()) {
       return {.documents = counts.documents, .longest = counts.longest, .even = true};
     }
     return RaggedBucketOf(counts);
   }
 
-  // Even graphs are a matter of speed alone. Whatever keeps one from being built, too small a
-  // workspace, a refusal of cuDNN, for which the frontend has several codes, or a fault, ragged
-  // ones serve the same micro-batches, or say what is wrong.
+  // Of the head sizes that models have, and that are tested.
+  bool HasEvenPlans() const { return shape_.head_dim == 64 || shape_.head_dim == 128; }
+
+  // Even graphs are a matter of speed alone: where cuDNN does not serve one, or not in the memory
+  // that it may have, ragged ones serve the same micro-batches. That depends on the bucket alone,
+  // so that a run's bits do not depend on anything else.
   absl::StatusOr<PlanPointer> EvenPlan(const AttentionCounts& counts)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(build_mutex_) {
     absl::StatusOr<PlanPointer> plan = BuildPlan(shape_, BucketOf(counts), build_handle_);
-    return plan.ok() ? std::move(plan) : RaggedPlan(RaggedBucketOf(counts));
+    const bool refused =
+        absl::IsUnimplemented(plan.status()) || absl::IsResourceExhausted(plan.status());
+    return refused ? RaggedPlan(RaggedBucketOf(counts)) : std::move(plan);
   }
 
   absl::StatusOr<PlanPointer> RaggedPlan(const AttentionBucket& bucket)

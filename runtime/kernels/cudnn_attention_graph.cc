@@ -23,9 +23,14 @@ absl::Status FrontendStatus(fe::error_t error, const char* what) {
     return absl::OkStatus();
   }
   const std::string message = absl::StrCat("cuDNN, ", what, ": ", error.get_message());
-  return error.get_code() == fe::error_code_t::GRAPH_NOT_SUPPORTED
-             ? absl::UnimplementedError(message)
-             : absl::InternalError(message);
+  switch (error.get_code()) {
+    case fe::error_code_t::GRAPH_NOT_SUPPORTED:
+    case fe::error_code_t::HEURISTIC_QUERY_FAILED:  // no engine for it
+    case fe::error_code_t::GRAPH_EXECUTION_PLAN_CREATION_FAILED:
+      return absl::UnimplementedError(message);
+    default:
+      return absl::InternalError(message);
+  }
 }
 
 // A graph of one operation over packed rows. All tensors of rows have the batch's dimensions and
@@ -72,7 +77,7 @@ class PackedGraph {
         graph_.tensor(log_sum_exp), attributes);
     SetRows(*query, kQueryGradient, shape_.heads, shape_.QkvWidth(), qkv_offsets_);
     const Tensor key_offsets = bucket_.even ? nullptr : Offsets(kKeyOffsets);
-    const int64_t width = KeyGradientsAreInPlace(bucket_) ? shape_.QkvWidth() : shape_.KeyWidth();
+    const int64_t width = bucket_.even ? shape_.QkvWidth() : shape_.KeyWidth();
     SetRows(*key, kKeyGradient, shape_.kv_heads, width, key_offsets);
     SetRows(*value, kValueGradient, shape_.kv_heads, width, key_offsets);
     for (const Tensor& gradient : {query, key, value}) {

@@ -48,16 +48,10 @@ struct AttentionBucket {
   auto operator<=>(const AttentionBucket&) const = default;
 };
 
-// Whether gradients of keys and values are written in rows of QkvWidth, as those of queries are.
-// Else they are in rows of KeyWidth. Ragged ones must be: cuDNN spreads a group's gradients over
-// rows as many times as wide as those that it writes in the end. For even ones it has memory of
-// its own, and documents interleaved layouts for backward; false here tells what that is worth.
-inline constexpr bool kEvenKeyGradientsInPlace = true;
-inline bool KeyGradientsAreInPlace(const AttentionBucket& bucket) {
-  return bucket.even && kEvenKeyGradientsInPlace;
-}
-
 // kLogSumExp is [documents, heads, longest] for an even bucket, [t, heads] for a ragged one.
+// Gradients of keys and values are in rows of QkvWidth for an even one, as those of queries are,
+// and in rows of KeyWidth for a ragged one: there cuDNN spreads a group's gradients over rows as
+// many times as wide as those that it writes in the end.
 class CudnnAttentionGraph {
  public:
   virtual ~CudnnAttentionGraph() = default;
@@ -68,7 +62,7 @@ class CudnnAttentionGraph {
 };
 
 // RESOURCE_EXHAUSTED when the plan would use more than CudnnWorkspaceBytes, UNIMPLEMENTED when
-// the frontend knows that cuDNN does not serve this.
+// cuDNN does not serve this.
 absl::StatusOr<std::unique_ptr<const CudnnAttentionGraph>> BuildAttentionForward(
     const AttentionShape& shape, const AttentionBucket& bucket, cudnnHandle_t handle);
 absl::StatusOr<std::unique_ptr<const CudnnAttentionGraph>> BuildAttentionBackward(

@@ -115,6 +115,20 @@ INSTANTIATE_TEST_SUITE_P(
         Deterministic(Fast("DeterministicWindow", 4, 2, 64, 2, 512, 100))),
     [](const auto& param) { return std::string(param.param.name); });
 
+// Whose plans are those of uneven batches.
+TEST(EvenAttentionPlans, OtherHeadSizesAgreeToo) {
+  for (const int head_dim : {16, 80, 256}) {
+    SCOPED_TRACE(head_dim);
+    const Case work = Fast("", 2, 1, head_dim, 2, 512);
+    auto attention = MakePackedAttention(work.shape);
+    ASSERT_TRUE(attention.ok()) << attention.status();
+    const AttentionInputs inputs = RandomAttentionInputs(work.shape, work.Even(), 1);
+    AttentionRun run(work.shape, inputs);
+    ASSERT_EQ((*attention)->Prepare(CountsOf(inputs)), absl::OkStatus());
+    ExpectAgrees(work.shape, inputs, ReferenceAttention(work.shape, inputs), run.Run(**attention));
+  }
+}
+
 TEST(EvenAttentionPlans, RefusesAnEvenBatchThatWasPreparedAsAnUnevenOne) {
   // Without the difference both would have the bucket of 4 documents of up to 512 tokens.
   const Case work = Fast("", 2, 1, 64, 3, 512);

@@ -171,7 +171,8 @@ struct BackwardResult {
   std::vector<float> weight_gradient;
 };
 
-BackwardResult RunBackward(ComputeDtype dtype, const BackwardCase& input, int64_t shift_bytes) {
+BackwardResult RunBackward(ComputeDtype dtype, const BackwardCase& input, int64_t shift_bytes,
+                           bool norms_again = true) {
   const auto [rows, width] = input.shape;
   DeviceNumbers x(dtype, input.x, shift_bytes);
   DeviceNumbers weight(dtype, input.weight, shift_bytes);
@@ -181,18 +182,19 @@ BackwardResult RunBackward(ComputeDtype dtype, const BackwardCase& input, int64_
   DeviceArray<float> inverse_rms(input.inverse_rms, shift_bytes);
   DeviceArray<float> weight_gradient(input.weight_gradient, shift_bytes);
   DeviceArray<char> scratch(RmsNormBackwardScratchBytes(rows, width), shift_bytes);
-  const absl::Status status = LaunchRmsNormBackward({.x = x.data(),
-                                                     .weight = weight.data(),
-                                                     .inverse_rms = inverse_rms.data(),
-                                                     .normed_gradient = normed_gradient.data(),
-                                                     .x_gradient = x_gradient.data(),
-                                                     .normed = normed.data(),
-                                                     .weight_gradient = weight_gradient.data(),
-                                                     .scratch = scratch.data(),
-                                                     .rows = rows,
-                                                     .width = width,
-                                                     .dtype = dtype},
-                                                    nullptr);
+  const absl::Status status =
+      LaunchRmsNormBackward({.x = x.data(),
+                             .weight = weight.data(),
+                             .inverse_rms = inverse_rms.data(),
+                             .normed_gradient = normed_gradient.data(),
+                             .x_gradient = x_gradient.data(),
+                             .normed = norms_again ? normed.data() : nullptr,
+                             .weight_gradient = weight_gradient.data(),
+                             .scratch = scratch.data(),
+                             .rows = rows,
+                             .width = width,
+                             .dtype = dtype},
+                            nullptr);
   EXPECT_TRUE(status.ok()) << status;
   return {x_gradient.Download(), x_gradient.DownloadBytes(), normed.DownloadBytes(),
           weight_gradient.Download()};
@@ -234,6 +236,9 @@ TEST_P(RmsNormTest, BackwardAgreesWithFloat64) {
     EXPECT_EQ(again.x_gradient_bytes, result.x_gradient_bytes);
     EXPECT_EQ(again.normed_bytes, result.normed_bytes);
     EXPECT_EQ(again.weight_gradient, result.weight_gradient);
+    const BackwardResult kept = RunBackward(GetParam(), input, 0, /*norms_again=*/false);
+    EXPECT_EQ(kept.x_gradient_bytes, result.x_gradient_bytes);
+    EXPECT_EQ(kept.weight_gradient, result.weight_gradient);
   }
 }
 

@@ -38,19 +38,20 @@ CudaShape MakeCudaShape(const ModelConfig& config, ComputeDtype dtype, Attention
 
 // One layer's activations, t rows each. All are in compute dtype but for the floats.
 struct LayerBuffers {
-  // In Kept where its level says so, else in the workspace.
+  // In Kept where its level says so, else in the workspace. There, what the attention half alone
+  // needs and what the MLP alone needs, here and below, share memory: never are both alive.
   void* attention_out;     // [t, H C]
   float* log_sum_exp;      // t H, in attention's own order
   void* qkv;               // [t, (H + 2 K) C], rotated
   float* attention_rms;    // [t], inverse root mean squares of the layer's input
   void* middle;            // [t, d], hidden states between attention and MLP
   float* mlp_rms;          // [t], of `middle`
-  void* gate_up;           // [t, 2 f]; at last its gradient
-  void* attention_normed;  // [t, d]
-  void* mlp_normed;        // [t, d]
-  void* activated;         // [t, f]
+  void* gate_up;           // [t, 2 f], the MLP's; at last its gradient
+  void* attention_normed;  // [t, d], attention's
+  void* mlp_normed;        // [t, d], the MLP's
+  void* activated;         // [t, f], the MLP's
 
-  // Of the attention half. Never alive together with the MLP's: they share memory.
+  // Of the attention half.
   void* attention_normed_gradient;  // [t, d]
   void* attention_out_gradient;     // [t, H C]
   void* qkv_gradient;               // [t, (H + 2 K) C]

@@ -69,7 +69,8 @@ struct Case {
 std::vector<Case> Cases() {
   return {{ToyConfig(), {17, 40, 1, 3}},
           {UntiedWithBias(), {33, 200, 128, 1}},
-          {Medium(), {1000, 77, 640, 511}}};
+          {Medium(), {1000, 77, 640, 511}},
+          {Medium(), {512, 512, 512}}};  // for which attention has other plans
 }
 
 RandomBatch BatchOf(const Case& shape, int loss_every) {

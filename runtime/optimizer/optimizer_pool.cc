@@ -8,7 +8,7 @@
 
 namespace megatrain {
 
-OptimizerPool::OptimizerPool(int thread_count) {
+OptimizerPool::OptimizerPool(int thread_count, int nicer) : nicer_(nicer) {
   MT_CHECK(thread_count >= 1);
   for (int i = 0; i < thread_count; ++i) {
     threads_.emplace_back([this] { ThreadMain(); });
@@ -44,8 +44,9 @@ void OptimizerPool::Run(int64_t chunk_count, const std::function<void(int64_t)>&
 void OptimizerPool::ThreadMain() {
   // Flush to zero, which some libraries turn on, would change the bits of small values.
   MT_CHECK(std::fesetenv(FE_DFL_ENV) == 0);
-  // Of this thread alone, as Linux has it. That it may be refused changes no result.
-  setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + kNicer);
+  if (nicer_ > 0) {  // of this thread alone, as Linux has it
+    setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + nicer_);
+  }
   int64_t seen_round = 0;
   while (true) {
     const std::function<void(int64_t)>* body = nullptr;

@@ -14,13 +14,15 @@ namespace megatrain {
 
 // Threads that share the chunks of one piece of work at a time. Created once; running work
 // allocates nothing. The threads have the default floating-point environment, whatever the
-// creator's, and are nicer than it by kNicer: there are as many as processors, and what launches a
-// device's work must not wait for them.
+// creator's.
 class OptimizerPool {
  public:
-  static constexpr int kNicer = 5;
+  // Of threads beside others that launch a device's work, which must not wait for them: there are
+  // as many as processors.
+  static constexpr int kBesideLaunches = 5;
 
-  explicit OptimizerPool(int thread_count);  // at least 1
+  // At least one thread. `nicer`: what is added to the creator's niceness, see nice(2).
+  explicit OptimizerPool(int thread_count, int nicer = 0);
   ~OptimizerPool();
   OptimizerPool(const OptimizerPool&) = delete;
   OptimizerPool& operator=(const OptimizerPool&) = delete;
@@ -35,6 +37,7 @@ class OptimizerPool {
  private:
   void ThreadMain() ABSL_LOCKS_EXCLUDED(mutex_);
 
+  const int nicer_;
   Mutex mutex_;
   ConditionVariable work_arrived_;
   ConditionVariable work_done_;

@@ -33,8 +33,8 @@ std::vector<std::vector<UpdatePlacement>> SomeUpdates() {
 }
 
 std::vector<KeepLevel> SomeKept() {
-  return {KeepLevel::kNothing,  KeepLevel::kProducts,  KeepLevel::kNothing,
-          KeepLevel::kProducts, KeepLevel::kAttention, KeepLevel::kNothing};
+  return {KeepLevel::kNothing, KeepLevel::kProducts,  KeepLevel::kNothing,
+          KeepLevel::kAll,     KeepLevel::kAttention, KeepLevel::kNothing};
 }
 
 // What layers leave goes to the host: boundaries alone, what they keep alone, both, of all layers
@@ -112,7 +112,7 @@ Placement RandomPlacement(std::mt19937& random) {
                                       kOverBusResident};
   for (int unit = 0; unit < 6; ++unit) {
     p.updates.push_back(some_by_device ? kAll[draw(0, 4)] : kHost);
-    p.keep.push_back(static_cast<KeepLevel>(draw(0, 3)));
+    p.keep.push_back(static_cast<KeepLevel>(draw(0, kKeepLevelCount - 1)));
     p.boundary_on_host.push_back(draw(0, 2) > 0);
     p.kept_on_host.push_back(draw(0, 2) > 0);
   }

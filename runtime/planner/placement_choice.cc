@@ -107,6 +107,7 @@ Choice Canonical(Choice choice, const ModelLayout& layout) {
   choice.kept_gradient_units = std::min(choice.kept_gradient_units, choice.bus_units);
   choice.weight_slots = std::min(choice.weight_slots, std::min(layers, others));
   choice.full_keep_layers = std::min(choice.full_keep_layers, layers);
+  choice.whole_keep_layers = std::min(choice.whole_keep_layers, choice.full_keep_layers);
   if (!Stashes(choice)) {
     choice.host_boundary_layers = 0;
   }
@@ -120,7 +121,6 @@ Choice Canonical(Choice choice, const ModelLayout& layout) {
   } else if (choice.keep == KeepLevel::kProducts) {
     choice.full_keep_layers = layers;
   }
-  choice.whole_keep_layers = std::min(choice.whole_keep_layers, choice.full_keep_layers);
   if (choice.host_boundary_layers == 0 && choice.host_kept_micro_batches == 0) {
     choice.stash_slots = 0;
   }

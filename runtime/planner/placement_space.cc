@@ -125,8 +125,9 @@ std::vector<int64_t> PlacementSpace::MicroBatchRows() const {
   std::vector<int64_t> counts;
   for (int64_t most = kMostMicroBatchTokens; most >= kFewestMicroBatchTokens; most /= 2) {
     for (const int64_t eighths : kEighths) {
-      const int64_t rows = EvenRows(step, most * eighths / 8 / step.row_tokens);
-      if (counts.empty() || rows < counts.back()) {
+      const int64_t tokens = most * eighths / 8;
+      const int64_t rows = EvenRows(step, tokens / step.row_tokens);
+      if (tokens >= kFewestMicroBatchTokens && (counts.empty() || rows < counts.back())) {
         counts.push_back(rows);
       }
     }

@@ -39,6 +39,11 @@ TEST(PlacementSpaceTest, MicroBatchesAreOfOneSizeButForTheLast) {
   // Not 64 and 16, nor 30, 30 and 20.
   EXPECT_THAT(space.MicroBatchRows(),
               ElementsAre(40, 27, 20, 16, 14, 12, 10, 8, 7, 6, 5, 4, 3, 2, 1));
+  request.step = {.rows = 32, .row_tokens = 64};
+  EXPECT_THAT(space.MicroBatchRows(), ElementsAre(32, 16));  // not 24, and no fewer
+  request.step = {.rows = 3, .row_tokens = 100000};
+  EXPECT_THAT(space.MicroBatchRows(), ElementsAre(1));
+  request.step = Request(80, 1024, kLargeGpu).step;
   request.micro_batch_rows = 100;
   EXPECT_THAT(space.MicroBatchRows(), ElementsAre(80));
 }
@@ -49,7 +54,7 @@ TEST(PlacementSpaceTest, AFilledChoiceFitsAndHasRoomForNoMore) {
   const PlacementSpace space(shape.layout, request, shape.memory);
   const Choice least = space.Least(MicroBatchOrder::kLayerMajor, 8, KeepLevel::kNothing);
   ASSERT_LE(space.ExcessOf(least), 0);
-  for (const size_t first : {0, 1, 2}) {
+  for (const size_t first : {0, 1, 2, 3}) {
     const Choice filled = space.Fill(least, space.ExcessOf(least), first, nullptr);
     EXPECT_LE(space.ExcessOf(filled), 0);
     const PlacementSpace::Dimension& dimension = space.dimensions()[first];

@@ -71,7 +71,11 @@ absl::StatusOr<std::unique_ptr<ModelSession>> ModelSession::Create(const ModelCo
 
 ModelSession::ModelSession(ModelLayout layout, int optimizer_threads, ComputeBackend& backend,
                            Clock& clock)
-    : layout_(std::move(layout)), backend_(backend), clock_(clock), pool_(optimizer_threads) {}
+    : layout_(std::move(layout)),
+      backend_(backend),
+      clock_(clock),
+      pool_(optimizer_threads,
+            backend.kind() == Backend::kCuda ? OptimizerPool::kBesideLaunches : 0) {}
 
 absl::StatusOr<HostStore::PopulateReport> ModelSession::Populate(const ByteProgress& progress) {
   return store_->Populate(pool_.thread_count(), progress);

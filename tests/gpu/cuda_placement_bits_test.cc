@@ -181,7 +181,7 @@ TEST_P(CudaPlacementBits, KeptByMicroBatch) {
   for (size_t mix = 0; mix < mixes.size(); ++mix) {
     for (const PinMode pin : {PinMode::kAuto, PinMode::kSlabs}) {
       for (const int slots : {1, 3}) {
-        ExpectSameBits({.keep = slots == 1 ? KeepLevel::kAttention : KeepLevel::kProducts,
+        ExpectSameBits({.keep = slots == 1 ? KeepLevel::kAttention : KeepLevel::kAll,
                         .updates = mix == 1 ? kMiddleStates : Updates(),
                         .boundary_on_host = std::vector<bool>(6, slots == 3),
                         .kept_on_host = std::vector<bool>(6, true),
