@@ -128,7 +128,7 @@ class HostStore {
   static constexpr int kPlaneCount = 5;
 
   HostStore(int unit_count, Options options)
-      : options_(options), unit_count_(unit_count), access_counts_(unit_count, 0) {}
+      : options_(std::move(options)), unit_count_(unit_count), access_counts_(unit_count, 0) {}
 
   Access OpenUnit(int unit) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   PageArena& arena(Plane plane) { return *arenas_[static_cast<int>(plane)]; }

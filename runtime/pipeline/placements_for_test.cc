@@ -37,6 +37,19 @@ std::vector<KeepLevel> SomeKept() {
           KeepLevel::kAll,     KeepLevel::kAttention, KeepLevel::kNothing};
 }
 
+// Numbers of slots, and places of updates.
+void AddSlotsAndUpdates(bool tied, ComputeDtype dtype, MicroBatchOrder order,
+                        std::vector<Placement>& placements) {
+  for (const int slots : {1, 2, 3}) {
+    placements.push_back({tied, dtype, order, slots, slots, false, 1 + slots % 2});
+  }
+  placements.push_back({tied, dtype, order, 1, 1, true, 2});
+  for (const std::vector<UpdatePlacement>& updates : SomeUpdates()) {
+    placements.push_back({tied, dtype, order, 2, 1, false, 2, updates, SomeKept(),
+                          1 + static_cast<int>(placements.size() % 3)});
+  }
+}
+
 // What layers leave goes to the host: boundaries alone, what they keep alone, both, of all layers
 // or of some.
 void AddStashing(bool tied, ComputeDtype dtype, std::vector<Placement>& placements) {
@@ -124,14 +137,7 @@ std::vector<Placement> AllPlacements() {
   for (const bool tied : {false, true}) {
     for (const auto dtype : {ComputeDtype::kFloat32, ComputeDtype::kBfloat16}) {
       for (const auto order : {MicroBatchOrder::kLayerMajor, MicroBatchOrder::kMicroBatchMajor}) {
-        for (const int slots : {1, 2, 3}) {
-          placements.push_back({tied, dtype, order, slots, slots, false, 1 + slots % 2});
-        }
-        placements.push_back({tied, dtype, order, 1, 1, true, 2});
-        for (const std::vector<UpdatePlacement>& updates : SomeUpdates()) {
-          placements.push_back({tied, dtype, order, 2, 1, false, 2, updates, SomeKept(),
-                                1 + static_cast<int>(placements.size() % 3)});
-        }
+        AddSlotsAndUpdates(tied, dtype, order, placements);
       }
       AddStashing(tied, dtype, placements);
     }

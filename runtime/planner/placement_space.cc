@@ -43,7 +43,8 @@ constexpr size_t kTurns = 3;
 // Values of a number that are tried, beside its neighbours.
 constexpr int kGrid = 6;
 
-// Of a micro-batch, such that as few as of at most `most` rows are of one size but for the last.
+// Rows of a micro-batch when a step is cut into as few as may have at most `most` rows, all of one
+// size but for the last.
 int64_t EvenRows(const StepRows& step, int64_t most) {
   const int64_t allowed = std::clamp<int64_t>(most, 1, step.rows);
   const int64_t micro_batches = (step.rows + allowed - 1) / allowed;
