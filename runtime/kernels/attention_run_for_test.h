@@ -3,12 +3,18 @@
 #ifndef RUNTIME_KERNELS_ATTENTION_RUN_FOR_TEST_H_
 #define RUNTIME_KERNELS_ATTENTION_RUN_FOR_TEST_H_
 
+#include <gtest/gtest.h>
+
 #include <cstdint>
+#include <memory>
+#include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "runtime/kernels/attention_reference_for_test.h"
 #include "runtime/kernels/attention_shape.h"
 #include "runtime/kernels/device_array_for_test.h"
+#include "runtime/kernels/packed_attention.h"
 #include "runtime/kernels/packed_attention_interface.h"
 
 namespace megatrain {
@@ -51,6 +57,28 @@ class AttentionRun {
   DeviceArray<float> sink_gradient_;
   DeviceArray<unsigned char> scratch_;
   DeviceArray<unsigned char> tables_;
+};
+
+// A test of one attention, of the shape that its parameter has.
+template <typename Case>
+class AttentionTest : public testing::TestWithParam<Case> {
+ protected:
+  void SetUp() override {
+    auto attention = MakePackedAttention(shape());
+    ASSERT_TRUE(attention.ok()) << attention.status();
+    attention_ = *std::move(attention);
+  }
+
+  const AttentionShape& shape() const { return this->GetParam().shape; }
+
+  AttentionOutputs Run(const AttentionInputs& inputs, int64_t shift_bytes = 0) {
+    AttentionRun run(shape(), inputs, shift_bytes);
+    EXPECT_EQ(attention_->Prepare(CountsOf(inputs)), absl::OkStatus());
+    return run.Run(*attention_);
+  }
+
+ private:
+  std::unique_ptr<PackedAttention> attention_;
 };
 
 // Rows [begin, end), columns [left, right) of a row-major matrix.

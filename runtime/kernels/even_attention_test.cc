@@ -3,10 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <memory>
 #include <ostream>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -53,22 +51,8 @@ Case Deterministic(Case of) {
   return of;
 }
 
-class EvenAttention : public testing::TestWithParam<Case> {
+class EvenAttention : public AttentionTest<Case> {
  protected:
-  void SetUp() override {
-    auto attention = MakePackedAttention(shape());
-    ASSERT_TRUE(attention.ok()) << attention.status();
-    attention_ = *std::move(attention);
-  }
-
-  const AttentionShape& shape() const { return GetParam().shape; }
-
-  AttentionOutputs Run(const AttentionInputs& inputs, int64_t shift_bytes = 0) {
-    AttentionRun run(shape(), inputs, shift_bytes);
-    EXPECT_EQ(attention_->Prepare(CountsOf(inputs)), absl::OkStatus());
-    return run.Run(*attention_);
-  }
-
   void ExpectSame(const AttentionOutputs& first, const AttentionOutputs& second) const {
     EXPECT_TRUE(first.out == second.out);
     EXPECT_TRUE(first.log_sum_exp == second.log_sum_exp);
@@ -76,8 +60,6 @@ class EvenAttention : public testing::TestWithParam<Case> {
       EXPECT_TRUE(first.qkv_gradient == second.qkv_gradient);
     }
   }
-
-  std::unique_ptr<PackedAttention> attention_;
 };
 
 TEST_P(EvenAttention, AgreesWithFloat64OnAPlanOfItsOwn) {

@@ -4,10 +4,8 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <memory>
 #include <ostream>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "runtime/kernels/attention_reference_for_test.h"
@@ -52,15 +50,8 @@ AttentionShape WithSinks(AttentionShape shape) {
   return shape;
 }
 
-class Attention : public testing::TestWithParam<Case> {
+class Attention : public AttentionTest<Case> {
  protected:
-  void SetUp() override {
-    auto attention = MakePackedAttention(shape());
-    ASSERT_TRUE(attention.ok()) << attention.status();
-    attention_ = *std::move(attention);
-  }
-
-  const AttentionShape& shape() const { return GetParam().shape; }
   // Whether gradients repeat to the bit.
   bool Repeats() const { return shape().mode == kDeterministic || !CudnnServes(shape()); }
 
@@ -68,17 +59,9 @@ class Attention : public testing::TestWithParam<Case> {
     return RandomAttentionInputs(shape(), lengths, seed);
   }
 
-  AttentionOutputs Run(const AttentionInputs& inputs, int64_t shift_bytes = 0) {
-    AttentionRun run(shape(), inputs, shift_bytes);
-    EXPECT_EQ(attention_->Prepare(CountsOf(inputs)), absl::OkStatus());
-    return run.Run(*attention_);
-  }
-
   void ExpectRunAgrees(const AttentionInputs& inputs) {
     ExpectAgrees(shape(), inputs, ReferenceAttention(shape(), inputs), Run(inputs));
   }
-
-  std::unique_ptr<PackedAttention> attention_;
 };
 
 TEST_P(Attention, AgreesWithFloat64InOutputAndGradients) {

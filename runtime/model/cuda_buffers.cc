@@ -43,29 +43,33 @@ int64_t LayerScratchBytes(const CudaShape& shape, int64_t tokens) {
                    BiasBackwardScratchBytes(tokens, shape.attention.QkvWidth())});
 }
 
-// The two halves of a layer take the same memory past what both need.
-void PlaceHalves(const CudaShape& shape, MatrixCarver* memory, Carver* carver, KeepLevel level,
+// What a layer's matrices lie in.
+struct LayerMemory {
+  KeepLevel level;
+  MatrixCarver kept;
+  MatrixCarver own;
+
+  bool Keeps(KeepLevel least) const { return level >= least; }
+  // Of what is kept from that level on.
+  MatrixCarver& From(KeepLevel least) { return Keeps(least) ? kept : own; }
+};
+
+// The two halves of a layer take the same memory, of `own_carver`, past what both need.
+void PlaceHalves(const CudaShape& shape, LayerMemory* memory, Carver* own_carver,
                  LayerBuffers* buffers) {
   const int64_t d = shape.hidden_size;
-  const int64_t halves = carver->next();
-  if (level < KeepLevel::kAll) {
-    buffers->attention_normed = memory->Matrix(d);
-  }
-  buffers->attention_normed_gradient = memory->Matrix(d);
-  buffers->attention_out_gradient = memory->Matrix(shape.attention.OutWidth());
-  buffers->qkv_gradient = memory->Matrix(shape.attention.QkvWidth());
-  carver->GoBack(halves);
-  if (level < KeepLevel::kProducts) {
-    buffers->gate_up = memory->Matrix(2 * shape.mlp_width);
-  }
-  if (level < KeepLevel::kAll) {
-    buffers->mlp_normed = memory->Matrix(d);
-  }
-  buffers->activated_gradient = memory->Matrix(std::max(shape.mlp_width, d));
+  const int64_t halves = own_carver->next();
+  buffers->attention_normed = memory->From(KeepLevel::kAll).Matrix(d);
+  buffers->attention_normed_gradient = memory->own.Matrix(d);
+  buffers->attention_out_gradient = memory->own.Matrix(shape.attention.OutWidth());
+  buffers->qkv_gradient = memory->own.Matrix(shape.attention.QkvWidth());
+  own_carver->GoBack(halves);
+  buffers->gate_up = memory->From(KeepLevel::kProducts).Matrix(2 * shape.mlp_width);
+  buffers->mlp_normed = memory->From(KeepLevel::kAll).Matrix(d);
+  buffers->activated_gradient = memory->own.Matrix(std::max(shape.mlp_width, d));
   buffers->mlp_normed_gradient = buffers->activated_gradient;
-  if (level < KeepLevel::kAll) {
-    buffers->activated = buffers->activated_gradient;
-  }
+  buffers->activated = memory->Keeps(KeepLevel::kAll) ? memory->kept.Matrix(shape.mlp_width)
+                                                      : buffers->activated_gradient;
 }
 
 }  // namespace
@@ -122,30 +126,20 @@ LayerBuffers PlaceLayer(const CudaShape& shape, int64_t tokens, Kept kept, void*
   const ComputeDtype dtype = shape.attention.dtype;
   Carver own_carver(workspace);
   Carver kept_carver(kept.data, Carver::kBaseAlignmentBytes);
-  MatrixCarver own(&own_carver, tokens, dtype);
   // Without gaps: so many rows of any width are a multiple of the alignment.
   const int64_t kept_rows = RoundUpToActivations(tokens);
-  MatrixCarver keeper(&kept_carver, kept_rows, dtype);
-  const auto from = [&](KeepLevel level) -> MatrixCarver& {
-    return kept.level >= level ? keeper : own;
-  };
+  LayerMemory memory = {.level = kept.level,
+                        .kept = MatrixCarver(&kept_carver, kept_rows, dtype),
+                        .own = MatrixCarver(&own_carver, tokens, dtype)};
   LayerBuffers buffers = {};
   buffers.scratch = own_carver.Take(LayerScratchBytes(shape, tokens));
-  buffers.attention_out = from(KeepLevel::kAttention).Matrix(shape.attention.OutWidth());
-  buffers.log_sum_exp = from(KeepLevel::kAttention).Floats(shape.attention.heads);
-  buffers.qkv = from(KeepLevel::kProjections).Matrix(shape.attention.QkvWidth());
-  buffers.attention_rms = from(KeepLevel::kProjections).Floats(1);
-  buffers.middle = from(KeepLevel::kProducts).Matrix(shape.hidden_size);
-  buffers.mlp_rms = from(KeepLevel::kProducts).Floats(1);
-  if (kept.level >= KeepLevel::kProducts) {
-    buffers.gate_up = keeper.Matrix(2 * shape.mlp_width);
-  }
-  if (kept.level >= KeepLevel::kAll) {
-    buffers.attention_normed = keeper.Matrix(shape.hidden_size);
-    buffers.mlp_normed = keeper.Matrix(shape.hidden_size);
-    buffers.activated = keeper.Matrix(shape.mlp_width);
-  }
-  PlaceHalves(shape, &own, &own_carver, kept.level, &buffers);
+  buffers.attention_out = memory.From(KeepLevel::kAttention).Matrix(shape.attention.OutWidth());
+  buffers.log_sum_exp = memory.From(KeepLevel::kAttention).Floats(shape.attention.heads);
+  buffers.qkv = memory.From(KeepLevel::kProjections).Matrix(shape.attention.QkvWidth());
+  buffers.attention_rms = memory.From(KeepLevel::kProjections).Floats(1);
+  buffers.middle = memory.From(KeepLevel::kProducts).Matrix(shape.hidden_size);
+  buffers.mlp_rms = memory.From(KeepLevel::kProducts).Floats(1);
+  PlaceHalves(shape, &memory, &own_carver, &buffers);
   buffers.workspace_bytes = own_carver.size_bytes();
   buffers.kept_token_bytes = kept_carver.size_bytes() / kept_rows;
   return buffers;

@@ -14,11 +14,9 @@ int64_t OutputParameters(const ModelConfig& config) {
   return config.head_count * config.head_dim * config.hidden_size;
 }
 
-// One of the MLP's three matrices; of a mixture, of all experts that a token is sent to.
+// One of the MLP's three matrices.
 int64_t MlpMatrixParameters(const ModelConfig& config) {
-  const MoeConfig& moe = config.moe;
-  return moe.expert_count > 0 ? moe.experts_per_token * moe.expert_width * config.hidden_size
-                              : config.mlp_width * config.hidden_size;
+  return ActiveMlpWidth(config) * config.hidden_size;
 }
 
 int64_t RouterParameters(const ModelConfig& config) {
@@ -46,6 +44,11 @@ double AttentionFlops(const ModelConfig& config, std::span<const int64_t> docume
 }
 
 }  // namespace
+
+int64_t ActiveMlpWidth(const ModelConfig& config) {
+  const MoeConfig& moe = config.moe;
+  return moe.expert_count > 0 ? moe.experts_per_token * moe.expert_width : config.mlp_width;
+}
 
 int64_t MatmulParameterCount(const ModelConfig& config) {
   const int64_t layer = ProjectionParameters(config) + OutputParameters(config) +

@@ -11,6 +11,9 @@
 
 namespace megatrain {
 
+// Of all experts together that a token is sent to, where there are experts.
+int64_t ActiveMlpWidth(const ModelConfig& config);
+
 // Parameters that one token meets in matrix products: projections, MLP or the experts it is sent
 // to with their router, and the head's matrix, also when it is tied. No embedding, norm or bias.
 int64_t MatmulParameterCount(const ModelConfig& config);

@@ -49,22 +49,16 @@ constexpr double kSlabHostBytes = 3;
 // The verdict of a step: sums over units, between two copies of some kilobytes.
 constexpr double kNormSeconds = 3e-4;
 
-// Of a mixture, of all experts that a token is sent to.
-int64_t MlpWidth(const ModelConfig& config) {
-  return config.moe.expert_count > 0 ? config.moe.experts_per_token * config.moe.expert_width
-                                     : config.mlp_width;
-}
-
 // Elements that norms, rotation, activation functions and residual additions of one layer read and
 // write for a token, forward and backward.
 double ElementWiseElements(const ModelConfig& config) {
   const int64_t qkv = (config.head_count + 2 * config.kv_head_count) * config.head_dim;
-  return static_cast<double>(16 * config.hidden_size + 9 * MlpWidth(config) + 6 * qkv);
+  return static_cast<double>(16 * config.hidden_size + 9 * ActiveMlpWidth(config) + 6 * qkv);
 }
 
 // Of these what backward writes when forward's is not kept: of norms and activation functions.
 double RemadeElements(const ModelConfig& config) {
-  return static_cast<double>(2 * config.hidden_size + MlpWidth(config));
+  return static_cast<double>(2 * config.hidden_size + ActiveMlpWidth(config));
 }
 
 // Elements that attention's kernels read and write beside their products, for a token and layer.
